@@ -13,8 +13,6 @@ from amazon_electra.model.report.formats import get_title, is_percentage
 from amazon_electra.model.report.inputs import ReportInput
 from amazon_electra.model.report.results import Cell, Results
 
-Interval = tuple[float, float, float]
-"""Value, low, high."""
 PANELS = 3
 CURVES = (
     (r"(?!validation_).*loss", "loss", "Pre-training: losses"),
@@ -25,19 +23,15 @@ CURVES = (
 
 @dataclass(frozen=True)
 class Panel:
-    """One pair of axes: lines, or points with intervals."""
+    """One pair of axes."""
 
     title: str
     x: str
     y: str
     lines: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     """(x, y) by name."""
-    points: Sequence[tuple[str, float, Interval]] = ()
-    """(name, x, (y, low, high)), over the logarithm of x."""
     is_logarithmic: bool = False
     """Whether the x of lines is drawn so."""
-    levels: Sequence[tuple[str, float]] = ()
-    """(name, y) of what has no x: dashed lines across."""
 
 
 def draw_panels(panels: Sequence[Panel]) -> str:
@@ -61,21 +55,8 @@ def draw_panels(panels: Sequence[Panel]) -> str:
             axes.plot(*zip(*line, strict=True), label=_escape_math(name), marker=marker)
         if panel.lines:
             axes.legend(frameon=False, fontsize=8)
-        for name, level in panel.levels:
-            axes.axhline(level, color="#777", linewidth=1, linestyle="--")
-            place = axes.get_yaxis_transform()
-            label = _escape_math(name)
-            axes.text(0.01, level, label, transform=place, fontsize=8, color="#555", va="bottom")
-        for name, x, (value, low, high) in panel.points:
-            error = [[value - low], [high - value]]
-            bar = axes.errorbar(x, value, yerr=error, fmt="o", capsize=3)
-            color = bar.lines[0].get_color()
-            offset = {"xytext": (6, 4), "textcoords": "offset points"}
-            axes.annotate(_escape_math(name), (x, value), **offset, fontsize=8, color=color)
-        if panel.is_logarithmic or panel.points:
+        if panel.is_logarithmic:
             axes.set_xscale("log")
-        if panel.points:
-            axes.margins(x=0.15)
     return _write_svg(figure)
 
 
@@ -130,40 +111,6 @@ def draw_results(results: Results) -> str:
 def _escape_math(name: str) -> str:
     """Return a name that matplotlib draws as it is; text between two $ would be mathematics."""
     return name.replace("$", r"\$")
-
-
-def draw_costs(study: ReportInput, results: Results) -> str:
-    """Return the main metric of the first task against what pre-training and use cost."""
-    task = results.tasks[0]
-    metric = results.get_main_metric(task)
-    scale = 100 if is_percentage(metric) else 1
-    values = {
-        arm: (scale * of["value"], scale * of["low"], scale * of["high"])
-        for arm in results.arms
-        if (pooled := results.pool_metrics(arm, task))
-        for of in [pooled[metric]]
-    }
-    costs = {
-        "pre-training operations (FLOPs of matrix products)": {
-            arm.name: arm.matrix_flops for arm in study.arms if arm.matrix_flops
-        },
-        "latency (ms a review, one at a time, p50)": {
-            arm.name: arm.cost["batch_1"]["p50_ms"] for arm in study.arms if arm.cost
-        },
-    }
-    return draw_panels(
-        [
-            Panel(
-                task,
-                x,
-                get_title(metric) + (" (%)" if scale == 100 else ""),
-                points=[(arm, of[arm], values[arm]) for arm in values if arm in of],
-                levels=[(arm, values[arm][0]) for arm in values if arm not in of],
-            )
-            for x, of in costs.items()
-            if set(of) & set(values)
-        ]
-    )
 
 
 def draw_training(study: ReportInput, base: Path, results: Results) -> str:

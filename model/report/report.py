@@ -22,7 +22,6 @@ from amazon_electra.model.questions.wrong_labels import MIN_SHARE
 from amazon_electra.model.report.document import convert_to_page, render_template
 from amazon_electra.model.report.figures import (
     Panel,
-    draw_costs,
     draw_panels,
     draw_results,
     draw_training,
@@ -38,7 +37,6 @@ from amazon_electra.model.report.formats import (
 from amazon_electra.model.report.inputs import ArmFacts, CellFacts, ReportInput, read_report_input
 from amazon_electra.model.report.owner import Owner, read_cost, write_errors_page
 from amazon_electra.model.report.results import (
-    MARK,
     Cell,
     Difference,
     Results,
@@ -110,7 +108,6 @@ def gather(study: ReportInput, base: Path) -> dict[str, Any]:
     models = [base / model for model in study.models]
     cells = [results.list_cells(arm, task) for arm in arms for task in tasks]
     mains = [results.get_main_metric(task) for task in tasks]
-    exposed = [(task, results.find_exposure(task)) for task in tasks]
     warnings = [
         warn_of_languages(origin, facts.counts.get("language_sample", {}))
         for facts in study.stages
@@ -131,8 +128,6 @@ def gather(study: ReportInput, base: Path) -> dict[str, Any]:
         ),
         "results_svg": draw_results(results),
         "commands": list_commands(study, owners),
-        "mark": MARK,
-        "exposed": [f"{task}{part}" for task, part in exposed if part is not None],
         "amazon": {name: warn_of_amazon(origin) for name, origin in study.origins.items()},
         "unread_languages": [text for text in warnings if text],
         "has_single_seeds": any(len(own) < 2 for own in cells),
@@ -148,7 +143,7 @@ def gather(study: ReportInput, base: Path) -> dict[str, Any]:
         ),
         "classes": list_classes(results),
         "curve": curve,
-        "costs": build_costs(study, results),
+        "costs": build_costs(study),
         "training_svg": draw_training(study, base, results),
         "withheld": describe_withheld_texts(study, tasks),
         "mistakes": list_mistakes(results),
@@ -394,10 +389,9 @@ class Costs:
     rows: list[list[str]]
     measured: dict[str, Any] | None
     """latency.json of an arm, with the `device` and `threads` of all."""
-    svg: str
 
 
-def build_costs(study: ReportInput, results: Results) -> Costs | None:
+def build_costs(study: ReportInput) -> Costs | None:
     """Return a row for each arm whose cost is known; columns without a value are left out."""
     known = {arm.name: row for arm in study.arms if any(row := _format_costs(arm))}
     if not known:
@@ -406,7 +400,7 @@ def build_costs(study: ReportInput, results: Results) -> Costs | None:
     rows = [[name, *(row[i] or "–" for i in kept)] for name, row in known.items()]
     measured = next((arm.cost for arm in study.arms if arm.cost), None)
     columns = ["model", *(COST_COLUMNS[i] for i in kept)]
-    return Costs(columns, rows, measured, draw_costs(study, results))
+    return Costs(columns, rows, measured)
 
 
 def _format_costs(arm: ArmFacts) -> list[str]:

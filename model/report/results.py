@@ -1,7 +1,6 @@
 """Brings a study's evaluations together: arms × tasks, seeds pooled, differences tested."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,21 +17,6 @@ from amazon_electra.model.evaluation.metrics import METRICS, rank_arm
 from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
 from amazon_electra.model.evaluation.significance import Comparison, SeedPair
 from amazon_electra.model.report.inputs import CellFacts, ReportInput
-
-EXPOSURES = (
-    (r"amazon.?qa", r"amazon.?qa", ""),
-    (r"amazon.?qa", r"subj.?qa", " in part"),
-    (r"squad", r"squad|qnli", ""),
-    (r"all.?nli|multi.?nli|\bmnli", r"mnli", ""),
-    (r"quora|qqp", r"qqp", ""),
-    (r"amazon.?(us.?)?(review|polarity)", r"polarity|stars|amazon", ""),
-    (r"\bsst|\bglue", r"sst", ""),
-)
-"""Data that an encoder was trained on, tasks of the same source (of SubjQA the questions about
-products), and how far.
-"""
-MARK = " †"
-"""Follows a task in tables where a published encoder of the study was trained on its source."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +96,6 @@ class Results:
     cells: Sequence[Cell]
     untrained: frozenset[str] = frozenset()
     """Arms whose encoder is random: they have no checkpoint."""
-    training_data: str = ""
-    """What the published encoders of the study were trained on, as far as their cards say."""
     _pooled: dict[tuple[str, str], dict[str, dict[str, float]]] = field(
         default_factory=dict, repr=False
     )
@@ -177,21 +159,6 @@ class Results:
     def list_metrics(self, task: str) -> list[str]:
         """Return names in model/evaluation/metrics.py, the main metric first."""
         return list(self.read_about(task)["metrics"])
-
-    def find_exposure(self, task: str) -> str | None:
-        """Return how far the source of a task is among what a published encoder was trained on,
-        " in part" or "" for all of it; None where nobody says so.
-        """
-        names = f"{task} {self.read_about(task)['task']}"  # the study's name, and the task's own
-        for data, of_task, part in EXPOSURES:
-            found = (re.search(data, self.training_data, re.I), re.search(of_task, names, re.I))
-            if all(found):
-                return part
-        return None
-
-    def mark_task(self, task: str) -> str:
-        """Return a task's name for a table."""
-        return task if self.find_exposure(task) is None else task + MARK
 
     def get_main_metric(self, task: str) -> str:
         """Return the metric by which arms are compared."""
@@ -338,9 +305,8 @@ def load_results(study: ReportInput, base: Path) -> Results:
             raise UserError(
                 f"cells: {arm} on {task} has seed {pair[1]}{of} {times} times; each counts once"
             )
-    data = (str(origin.get("training_data", "")) for origin in study.origins.values())
     untrained = frozenset(arm.name for arm in study.arms if arm.is_random)
-    return Results(loaded, untrained, ", ".join(data))
+    return Results(loaded, untrained)
 
 
 def pool_differences(

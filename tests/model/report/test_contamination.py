@@ -1,10 +1,7 @@
 """What the report says of texts that an encoder may have seen before it is tested on them."""
 
-from pathlib import Path
-
 import pytest
 
-from amazon_electra.model.report.results import Cell, Results
 from tests.model.report.evaluations import render, said, write_cells
 
 TASKS = ["polarity", "stars"]
@@ -91,26 +88,3 @@ def test_texts_are_withheld_by_what_is_shown_of_every_pre_training(held_out, wor
     _, text = render(tmp_path, cells, arms=[*arms, {"name": "random"}])
     found = text.partition("## Withheld from pre-training")[2]
     assert (words in found) if words else not found
-
-
-def test_a_task_whose_source_an_origin_was_trained_on_is_marked():
-    names = {"qa": "amazonqa", "subjqa": "subjqa", "cola": "cola"}
-    names |= {"q": "amazonqa-answerable"}
-    cells = [Cell("a", name, 0, Path(), {"task": task}, None) for name, task in names.items()]
-    unknown = Results(cells, training_data="unknown")
-    assert [unknown.mark_task(task) for task in names] == list(names)
-    exposed = Results(cells, training_data="s2orc, amazon-qa-train-pairs")
-    assert [exposed.mark_task(task) for task in names] == ["qa †", "subjqa †", "cola", "q †"]
-    assert [exposed.find_exposure(task) for task in names] == ["", " in part", None, ""]
-
-
-def test_every_table_marks_an_exposed_task(tmp_path):
-    cells = write_cells(tmp_path, {n: lambda _, seed: said(0.8, seed) for n in ("a", "b")})
-    origins = {"f00": {"name": "mini", "training_data": "amazon_polarity"}}
-    arms = [{"name": "a", "origin": "f00", "data_known": False}, {"name": "b"}]
-    _, text = render(tmp_path, cells, arms=arms, origins=origins)
-    rows = [line for line in text.splitlines() if line.startswith("|") and " polarity" in line]
-    assert len(rows) == 3 + 4  # two classes of two arms have a row each
-    assert all("polarity †" in row for row in rows)
-    assert "†: a published encoder of this study was trained on texts of this source" in text
-    assert "trained on texts of the source of polarity: what models with it reach" in text

@@ -66,10 +66,6 @@ def test_a_name_is_no_mathematics():
 
     names = [r"$\foo$", "$a$ and $b$", r"\$ $x$", "5$ < 6 & 7"]
     panels = [Panel(name, "x", "y", {name: [(1, 2), (2, 3)]}) for name in names]
-    panels += [
-        Panel("", "x", "y", points=[(name, 10, (0.5, 0.4, 0.6))], levels=[(name, 0.4)])
-        for name in names
-    ]
     svg = ElementTree.fromstring(draw_panels(panels))
     shown = ["".join(text.itertext()) for text in svg.iter()]
-    assert [shown.count(name) for name in names] == [4] * 4
+    assert [shown.count(name) for name in names] == [2] * 4

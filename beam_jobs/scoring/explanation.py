@@ -32,8 +32,11 @@ Weights = list[tuple[str, float]]
 """Phrases of a text with their weights, the largest first; those below 0 speak against it."""
 
 
-def explain(model: str | Path, texts: Sequence[str]) -> list[tuple[str, Weights]]:
-    """Return the answer of a model folder to each text, and the weights of its phrases."""
+def explain(model: str | Path, texts: str | Sequence[str]) -> list[tuple[str, Weights]]:
+    """Return the answer of a model folder to a text or to each of several, and the weights of its
+    phrases.
+    """
+    texts = [texts] if isinstance(texts, str) else texts
     classifier = load_classifier(str(model), "fp32")
     answers = classifier.score(list(texts)).argmax(1).tolist()
     weights = weigh_phrases(classifier, texts, answers)

@@ -74,7 +74,9 @@ def describe_fields(
 
 
 def find_slices(
-    right: np.ndarray, fields: Mapping[str, Sequence[str]], is_test: np.ndarray | None = None
+    right: Sequence[bool] | np.ndarray,
+    fields: Mapping[str, Sequence[str]],
+    is_test: Sequence[bool] | np.ndarray | None = None,
 ) -> list[Slice]:
     """Return the slices of at least MIN_REVIEWS reviews and at most half of all, the weakest first.
 
@@ -83,6 +85,9 @@ def find_slices(
     same reviews the first is returned.
     """
     from scipy.stats import fisher_exact  # takes a second to load
+
+    right = np.asarray(right, bool)
+    is_test = is_test if is_test is None else np.asarray(is_test, bool)
 
     def test(inside: np.ndarray, part: np.ndarray) -> float:
         """Return p that the answers inside are no worse than the others of a part."""

@@ -51,7 +51,7 @@ def test_the_word_that_decides_has_the_largest_weight(tmp_path):
 
 
 def test_a_text_of_one_phrase_has_nothing_to_compare_with(tmp_path):
-    [(_, weights)] = explain(write_network(tmp_path / "model"), ["good"])
+    [(_, weights)] = explain(write_network(tmp_path / "model"), "good")
     assert weights == [("good", 0.0)]
 
 

@@ -24,7 +24,7 @@ def test_a_weak_slice_is_named_and_no_other():
     alarms, is_inside, of_shuffled = 0, 0, 0
     for seed in range(20):
         right, fields = simulate(seed, weak=0.25)
-        found = find_slices(right, fields)
+        found = find_slices(right.tolist(), fields)
         assert (found[0].field, found[0].value) == ("file", "3")
         assert found[0].is_weak
         is_inside += found[0].low <= 0.65 <= found[0].high

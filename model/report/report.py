@@ -14,6 +14,7 @@ import numpy as np
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.limits import COMMON_TEXTS
 from amazon_electra.beam_jobs.core.results import Result
+from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.model.arms import TFIDF_ARM
 from amazon_electra.model.encoders.known import warn_of_amazon, warn_of_languages
 from amazon_electra.model.evaluation.metrics import list_class_figures
@@ -169,6 +170,11 @@ class TaskSummary:
     price: str
     """What the model takes: CPU seconds of its training, megabytes, and milliseconds a review."""
 
+    @property
+    def name(self) -> str:
+        """The task as its owner knows it: of a label the column."""
+        return shorten_task(self.task)
+
 
 def summarize_tasks(
     results: Results,
@@ -238,7 +244,8 @@ def advise(owner: Owner, gains: Sequence[Gain]) -> str:
     if giveaway and not giveaway["is_title"]:
         return "find out what gives the labels away before you use it."
     if (wrong.get("low") or 0) > MIN_SHARE * wrong.get("n", 0):
-        return f"look at the {wrong['listed']:,} labels in suspicious.csv."
+        listed = f"{wrong['listed']:,} labels in suspicious.csv"
+        return f"look at the {listed}, where those most likely wrong come first."
     worth = max((one.worth for one in gains), key=lambda one: one.gain, default=None)
     if worth and worth.low > 0:
         return f"label more reviews. {worth.describe()}"

@@ -81,6 +81,11 @@ class FormatConfig(Settings):
         "text=_source.body, in lists as text=products[].reviews[].text; quote a name with a comma: "
         '"text=good, bad",stars=score. Fields: ' + ", ".join(fields.FIELDS),
     )
+    id: str | None = Field(
+        default=None,
+        description="Column with the ids of the records, for suspicious.csv and tables of scores; "
+        "none: a column such as id, review_id or reviewID, where there is one",
+    )
     records: str | None = Field(
         default=None,
         description="Key of the list of reviews, in a file that is one JSON object, for example "
@@ -266,11 +271,6 @@ class ScoringConfig(TextConfig):
 
     precision: ScoringPrecision = Field(
         default="fp32", description="int8 uses model_quantized.onnx, where the folder has it"
-    )
-    id: str | None = Field(
-        default=None,
-        description="With `output_format`: column of the input to copy beside each label; none: a "
-        "column such as id, review_id or reviewID, where there is one",
     )
     explain: bool = Field(
         default=False,

@@ -108,7 +108,7 @@ def plan_corpus(args: CorpusOptions, flags: list[str]) -> CorpusPlan:
 
         read_punkt(args.punkt)
     listed = work_units.list_dump_files(args, args.labels)
-    files = [add_id_column(file, "") for file in listed]
+    files = [add_id_column(file, args.id) for file in listed]
     work_units.check_split_field(args.split_by, files)
     storage.check_output(args.output, [file.path for file in files])
     withheld = storage.expand_patterns(args.withhold, "withhold")

@@ -131,8 +131,9 @@ def score(
         "dump": _describe_dump(dump),
         "output": output,
     }
+    given["dump"] = {"id": id or None, **given["dump"]}
     given["model"] = {"alias": alias, **dict(given.get("model", {}))}
-    own = {"format": format or None, "id": id, "explain": explain}
+    own = {"format": format or None, "explain": explain}
     given["scores"] = {**own, **dict(given.get("scores", {}))}
     form = fill_form(Scoring, **given)
     folder = str(Path(model).absolute()) if model else None

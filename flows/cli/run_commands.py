@@ -106,7 +106,7 @@ def print_scored_files(form: Scoring, dump: ListedDump) -> None:
     previews = preview.read_previews(form.dump, dump)
     print_files(form.dump, previews)
     for file in previews:
-        if line := preview.describe_ids(file, form.scores.id):
+        if line := preview.describe_ids(file, form.dump.id):
             print(line)
 
 

@@ -29,7 +29,7 @@ SHORT = {
     "dump.stars_scale": "--stars-scale",
     "pretraining.start_from": "--start-from",
     "finetuning.target_accuracy": "--target-accuracy",
-    "scores.id": "--id",
+    "dump.id": "--id",
     "scores.format": "--format",
 }
 """Short names of settings, by path."""

@@ -30,7 +30,7 @@ from amazon_electra.beam_jobs.core.settings import Settings, replace_settings
 from amazon_electra.beam_jobs.text.splits import DEFAULT_SHARES, read_shares
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.flows.configuration.engine import Engine
-from amazon_electra.flows.configuration.form_tools import make_form_field
+from amazon_electra.flows.configuration.form_tools import leave_out_closed, make_form_field
 from amazon_electra.flows.configuration.study_file import (
     MAX_AT_ONCE,
     Seed,
@@ -89,7 +89,7 @@ class DumpFiles(Settings):
         return paths
 
 
-class Dump(LimitConfig, RepairConfig, LabelConfig, FormatConfig, DumpFiles):
+class Dump(LimitConfig, RepairConfig, FormatConfig, LabelConfig, DumpFiles):
     """The reviews, as they were published."""
 
 
@@ -253,6 +253,7 @@ Task = Annotated[str, AfterValidator(_check_task)]
 class Finetuning(Settings):
     """The study: arms × tasks × seeds, each with the same care."""
 
+    target_accuracy: float | None = Field(default=None, gt=0.5, lt=1, description=TARGET_ACCURACY)
     arms: list[Arm] = Field(
         default=[],
         description="Where the encoder comes from. pre-trained: trained by this run; origin: the "
@@ -289,7 +290,6 @@ class Finetuning(Settings):
         default=[],
         description="Learning rates to try; the best on dev is kept. Empty: as the recipe says",
     )
-    target_accuracy: float | None = Field(default=None, gt=0.5, lt=1, description=TARGET_ACCURACY)
     at_once: int = Field(
         default=2,
         ge=1,
@@ -480,16 +480,17 @@ class Parameters(Settings):
         "are any; full: fine-tuning too; auto: fine-tuning where the dump has labels enough for it "
         "to gain",
     )
+    store: str = STORE
+    finetuning: Finetuning = Finetuning()
+    promotion: Promotion = Promotion()
     corpus: Corpus = Corpus()
     vocabulary: Vocabulary = Vocabulary()
     shards: Shards = Shards()
     pretraining: Pretraining = Pretraining()
-    finetuning: Finetuning = Finetuning()
-    promotion: Promotion = Promotion()
     engine: Engine = Engine()
-    store: str = STORE
 
     _choose_recipe = model_validator(mode="before")(choose_recipe)
+    _leave_out_closed = model_validator(mode="before")(leave_out_closed)
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
@@ -542,7 +543,6 @@ class Scores(Settings):
     """What the files of scores hold."""
 
     format: ScoreFormat | None = make_form_field(ScoringConfig, "output_format")
-    id: str | None = make_form_field(ScoringConfig, "id")
     explain: bool = make_form_field(ScoringConfig, "explain")
 
 

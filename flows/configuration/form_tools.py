@@ -8,11 +8,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from amazon_electra.beam_jobs.core.errors import UserError, format_value, listed
 from amazon_electra.beam_jobs.core.settings import Settings, build_settings, list_bounds
 
+CLOSED = ("corpus", "vocabulary", "shards", "pretraining", "engine")
+"""Sections that a shop seldom sets."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -24,27 +26,34 @@ def make_form_field(kind: type[Settings], name: str, **changes: Any) -> Any:
     return Field(**{**words, **list_bounds(field), **changes})
 
 
-def take_fields(form: type[BaseModel], *names: str) -> Callable[[F], F]:
+def take_fields(form: type[Settings], *names: str) -> Callable[[F], F]:
     """Give a flow the fields of a form (all, or those named, in this order) as its parameters.
 
     Prefect makes the form in its UI of the signature of a flow; here the model is that signature.
+    A section of `CLOSED` may be None, which stands for its defaults: Prefect then shows a button in
+    the place of its fields.
     """
-    fields = form.model_fields
 
     def sign(function: F) -> F:
-        parameters = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=fields[name],
-                annotation=fields[name].annotation,
-            )
-            for name in names or fields
-        ]
+        parameters = []
+        for name in names or form.model_fields:
+            field: Any = form.model_fields[name]
+            kind: Any = field.annotation
+            if name in CLOSED:
+                field, kind = Field(default=None, description=inspect.getdoc(kind)), kind | None
+            keyword = inspect.Parameter.KEYWORD_ONLY
+            parameters.append(inspect.Parameter(name, keyword, default=field, annotation=kind))
         function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         return function
 
     return sign
+
+
+def leave_out_closed(values: Any) -> Any:
+    """Return the values of a form without the sections that nobody opened."""
+    if not isinstance(values, Mapping):
+        return values
+    return {name: v for name, v in values.items() if v is not None or name not in CLOSED}
 
 
 Form = TypeVar("Form", bound=Settings)

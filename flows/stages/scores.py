@@ -133,7 +133,6 @@ def build_config(models: Sequence[RegisteredModel], form: Scoring) -> ScoringCon
         ),
         precision=form.model.precision,
         output_format=form.scores.format,
-        id=form.scores.id,
         explain=form.scores.explain,
     )
 

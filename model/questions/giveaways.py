@@ -70,7 +70,7 @@ class Giveaway:
                 for name, share in zip(classes, self.shares[0], strict=True)
             )
             why = f"one phrase decides: `{shown}` is in {of_class} reviews"
-        remedy = " `--set corpus.title=false` leaves the titles out." if self.is_title else ""
+        remedy = " `--corpus.title false` leaves the titles out." if self.is_title else ""
         return (
             f"{why}; such a rule alone is right in {self.accuracy:.1%} and has "
             f"{self.explained:.0%} of what the model knows. Without it the accuracy is about "

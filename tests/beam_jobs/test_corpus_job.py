@@ -22,6 +22,7 @@ from tests.beam_jobs.dumps import (
     refuses,
     review,
     rows_of,
+    run_job,
     run_steps,
     write_lines,
 )
@@ -159,3 +160,9 @@ def test_an_option_that_names_what_is_not_there(tmp_path, field, value):
     with pytest.raises(UserError) as wrong:
         run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus"), f"--{field}", value])
     assert (wrong.value.field, wrong.value.value) == (field, value)
+
+
+def test_the_ids_of_the_records_are_those_of_the_column_that_is_named(tmp_path):
+    lines = ["order,text", *(f"A-{i},It works for the {i}th time" for i in range(5))]
+    run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / "d.csv", lines), "--id", "order")
+    assert sorted(row["id"] for row in rows_of(tmp_path / "corpus")) == [f"A-{i}" for i in range(5)]

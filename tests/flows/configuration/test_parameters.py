@@ -4,11 +4,14 @@ import json
 from typing import get_args
 
 import pytest
+from prefect.utilities.callables import parameter_schema
 from pydantic import ValidationError
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading.formats import FORMATS
-from amazon_electra.flows.configuration.form import Dump, RecipeName
+from amazon_electra.flows.configuration.form import Dump, Finetuning, Parameters, RecipeName
+from amazon_electra.flows.configuration.form_tools import CLOSED
+from amazon_electra.flows.domain_adaptation import domain_adaptation
 from amazon_electra.flows.watch import Watch
 from amazon_electra.model.recipes import RECIPES
 from tests.flows.forms import fill_parameters
@@ -184,3 +187,14 @@ def test_an_empty_field_of_the_form_is_none():
     form = fill_parameters([], pretraining=given, dump={"columns": "", "encoding": "cp1252"})
     assert (form.pretraining.start_from, form.pretraining.steps, form.dump.columns) == (None,) * 3
     assert fill_parameters(["pretraining.steps=none"]).pretraining.steps is None
+
+
+def test_the_form_begins_with_what_a_shop_sets_and_closes_the_rest():
+    shown = parameter_schema(domain_adaptation).properties
+    order = sorted(shown, key=lambda name: shown[name]["position"])
+    assert order[:5] == ["dump", "recipe", "effort", "store", "finetuning"]
+    assert {name for name in shown if "anyOf" in shown[name]} == {*CLOSED}
+    first = [*Dump.model_fields][:5]
+    assert first == ["paths", "stars_scale", "labels", "fold_labels", "columns"]
+    assert next(iter(Finetuning.model_fields)) == "target_accuracy"
+    assert Parameters(**dict.fromkeys(CLOSED)) == Parameters()

@@ -24,7 +24,7 @@ from typing import (
     get_type_hints,
 )
 
-from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
+from cyclopts import App, CycloptsError, Group, Parameter, UnknownOptionError
 from pydantic.fields import FieldInfo
 from typing_extensions import Doc
 
@@ -108,7 +108,12 @@ def make_command(
         if path not in own and not {path, path.partition(".")[0]} & {*left_out}
     }
     arguments = [make_argument(own[n], hints[n]) for n in own if n not in (*forms, BEAM_OPTIONS)]
-    arguments += [make_option(path, field, short.get(path)) for path, field in fields.items()]
+    sections = list(dict.fromkeys(path.rpartition(".")[0] for path in fields))
+    groups = {name: Group(name, sort_key=n) for n, name in enumerate(sections) if name}
+    arguments += [
+        make_option(path, field, groups.get(path.rpartition(".")[0]), short.get(path))
+        for path, field in fields.items()
+    ]
     names = {name: short.get(name, name_option(name)) for name in (*fields, *own)}
 
     def call(*words: Any, **given: Any) -> Any:
@@ -186,8 +191,12 @@ def make_argument(argument: Argument, hint: Any) -> Argument:
     )
 
 
-def make_option(path: str, field: FieldInfo, short: str | None = None) -> Argument:
-    """Return a field of a model as an option, whose words its model reads."""
+def make_option(
+    path: str, field: FieldInfo, group: Group | None = None, short: str | None = None
+) -> Argument:
+    """Return a field of a model as an option, whose words its model reads; `group` is its section
+    in the help.
+    """
     hint = simplify(field.annotation)
     if hint is bool:
         hint = Literal["true", "false"]
@@ -202,7 +211,7 @@ def make_option(path: str, field: FieldInfo, short: str | None = None) -> Argume
             Parameter(
                 name=[name for name in (short, name_option(path)) if name],
                 help=describe_field(field),
-                group=path.rpartition(".")[0] or "Parameters",
+                group=group or "Parameters",
                 negative=(),
                 show_default=False,
                 consume_multiple=hint == list[str],

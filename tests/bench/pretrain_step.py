@@ -144,11 +144,11 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE")
+    parser.add_argument("--settings", nargs="*", default=[], metavar="FIELD=VALUE")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    settings = dict(setting.split("=") for setting in arguments.set) | {
+    settings = dict(setting.split("=") for setting in arguments.settings) | {
         "batch": str(arguments.batch)
     }
     recipe = apply_settings(RECIPES[arguments.recipe], settings)

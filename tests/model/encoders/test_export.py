@@ -38,7 +38,7 @@ def test_no_weight_is_missing_or_unexpected(trained, role, loader):
     assert not bare["missing_keys"]
 
 
-def test_a_random_encoder_has_its_config_and_tokenizer_before_it_is_trained(trained, tmp_path):
+def test_a_random_encoder_has_config_and_tokenizer(trained, tmp_path):
     folder, result = trained
     width = json.loads((folder / "config.json").read_text())["architecture"]["embedding"]
     settings = {name: str(value) for name, value in (SETTINGS | {"embedding": width}).items()}

@@ -259,6 +259,7 @@ class Makers:
                 event = {"is": "progress"}
             if event["is"] == "begun":
                 lines = read_progress(Path(event["log"]), event["start"])
+                yield event
             for progress in takewhile(bool, lines or ()):
                 yield {"is": "progress", "progress": progress}
             if event["is"] in ("made", "failed"):
@@ -272,7 +273,7 @@ class Makers:
                     raise UserError(**event["mistake"])
                 found = event.get("error") or find_last_line(Path(event["log"]), event["start"])
                 raise_failure(stage.label, event["code"], found, self._store.folder(stage) / LOG)
-            if event["is"] != "progress":
+            if event["is"] == "waits":
                 yield event
 
     def _start(self, wanted: Stage) -> None:

@@ -285,8 +285,12 @@ def check_device(kind: str) -> None:
 
 
 def run() -> dict[str, str]:
-    check_device(sys.argv[1])
-    return {"device": sys.argv[1]}
+    """Return why there is no such device, empty if there is one."""
+    try:
+        check_device(sys.argv[1])
+    except UserError as missing:
+        return {"missing": missing.message}
+    return {"missing": ""}
 
 
 if __name__ == "__main__":

@@ -148,10 +148,9 @@ def check_device(device: str) -> None:
     if device in ("auto", "cpu"):
         return
     with TemporaryDirectory() as folder:
-        try:
-            run_job("amazon_electra.model.device", [device], Path(folder, "log.txt"))
-        except UserError as missing:
-            raise UserError(missing.message, "pretraining.device", missing.value) from None
+        found = run_job("amazon_electra.model.device", [device], Path(folder, "log.txt"))
+    if found["missing"]:
+        raise UserError(found["missing"], "pretraining.device", device)
 
 
 def divide_cores(given: Resources) -> TrainingResources:

@@ -203,7 +203,7 @@ def test_a_device_that_is_not_here_is_told_before_anything_is_made(store, monkey
     with pytest.raises(UserError) as raised:
         run_plan(chosen, domain_adaptation.graph)
     assert (raised.value.field, raised.value.value) == ("pretraining.device", "cuda")
-    assert "device='cuda'" not in raised.value.message, "the field is named once"
+    assert "device cuda" not in raised.value.message, "the field is named once"
     assert not (store / "runs").exists()
 
 

@@ -328,5 +328,5 @@ def test_mistakes_are_named(made, tmp_path):
     with pytest.raises(UserError, match=r"cells: /nowhere .*task.json"):
         export.check_cells(export.read_cells(["x=/nowhere"], []))
     cell = make_cell(made, "roberta")
-    with pytest.raises(UserError, match="`evaluations`"):
+    with pytest.raises(UserError, match="evaluations"):
         export.read_cells([str(cell)], [Path("a"), Path("b")])

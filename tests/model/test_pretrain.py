@@ -170,20 +170,20 @@ def test_shards_of_the_wrong_split_are_refused(shards, tmp_path, option, split):
     ("settings", "named"),
     [
         ("dropot=0.1", "dropot"),
-        ("dropout=much", "dropout='much'"),
-        ("warmup=1.5", "`warmup='1.5'`"),
+        ("dropout=much", "--dropout much"),
+        ("warmup=1.5", "--warmup 1.5"),
         ("dropout", "NAME=VALUE"),
         ("heads=5", "`hidden=32`: "),
-        ("hidden=0", "`hidden='0'`"),
+        ("hidden=0", "--hidden 0"),
         ("objective=mlm+nsp type_vocabulary_size=1", "`type_vocabulary_size=1`"),
         ("generator_multiplier=0.001", "`generator_multiplier=0.001`"),
         ("hidden=200 heads=4 generator_multiplier=0.985", "`generator_multiplier=0.985`"),
         ("generator_layers=3", "`generator_layers=3`"),
-        ("dropout=1", "`dropout='1'`"),
-        ("learning_rate=inf", "`learning_rate='inf'`"),
-        ("seed=-1", "`seed='-1'`"),
+        ("dropout=1", "--dropout 1"),
+        ("learning_rate=inf", "--learning-rate inf"),
+        ("seed=-1", "--seed -1"),
         ("mask_probability=1e-9", "`mask_probability=1e-09`"),
-        ("objective=gpt", "objective='gpt'"),
+        ("objective=gpt", "--objective gpt"),
         ("max_positions=8", "max_positions"),
     ],
 )
@@ -195,5 +195,5 @@ def test_the_users_mistakes_are_named(shards, tmp_path, settings, named):
 @pytest.mark.parametrize("output", ["file", "file/below", "/proc/here"])
 def test_an_output_that_cannot_be_written_is_named(shards, tmp_path, output):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, check=names("`output='")):
+    with pytest.raises(UserError, check=names("--output ")):
         train(shards, tmp_path / output)

@@ -166,7 +166,7 @@ def test_the_first_cause_is_told(tmp_path, codes, first, kind, told):
 
 
 def test_what_this_machine_cannot_have_is_refused(made, tmp_path):
-    with pytest.raises(UserError, check=names("`batch=8`")):
+    with pytest.raises(UserError, check=names("--batch 8")):
         pretrain(made / "shards", tmp_path, "--processes", 3, **SHAPE)
-    with pytest.raises(UserError, check=names("`processes=2`")):
+    with pytest.raises(UserError, check=names("--processes 2")):
         pretrain(made / "shards", tmp_path, "--processes", 2, "--device", "xla-spmd", **SHAPE)

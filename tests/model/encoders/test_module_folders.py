@@ -35,7 +35,7 @@ def ask_for_a_layer_more(folder):
 def test_bad_input_is_one_line_and_leaves_nothing(spoil, changed, named, tmp_path):
     source = write_kind(tmp_path / "published", "XLM-R", **changed)
     spoil(source)
-    with pytest.raises(UserError, check=names(f"`place='{source}'`: ", named)):
+    with pytest.raises(UserError, check=names(f" {source}: ", named)):
         write_origin(str(source), tmp_path / "origin")
     assert not (tmp_path / "origin").exists()
 

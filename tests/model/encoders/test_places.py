@@ -230,7 +230,7 @@ def test_a_registered_model_is_copied(place, registry):
     ],
 )
 def test_what_is_not_registered_is_refused(place, named, registry):
-    with pytest.raises(UserError, check=names(f"`place='{place}'`: ", named)):
+    with pytest.raises(UserError, check=names(f" {place}: ", named)):
         call_job(load_origin, ["--place", place, "--output", str(registry / "origin")])
     assert not (registry / "origin").exists()
 

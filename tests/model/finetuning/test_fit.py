@@ -127,7 +127,7 @@ def test_a_learning_rate_that_diverges_leaves_the_others(made, monkeypatch):
 
 def test_where_every_rate_diverges_it_is_told(made, monkeypatch):
     monkeypatch.setattr("amazon_electra.model.finetuning.fit.train", diverging([5e-3, 1e-2]))
-    with pytest.raises(UserError, check=names("`learning_rates`")):
+    with pytest.raises(UserError, check=names("--learning-rates")):
         tune(made, "all-diverged", "--learning_rates", "5e-3", "1e-2")
 
 

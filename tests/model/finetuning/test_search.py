@@ -151,10 +151,10 @@ def test_a_trial_is_the_first_rate_alone(made, monkeypatch):
         ({"learning_rate": {"low": 1e-4}}, "learning_rate"),
         ({"learning_rate": {"low": 1e-3, "high": 1e-4}}, "learning_rate: low"),
         ({"learning_rate": {"low": 0, "high": 1e-4, "log": True}}, "learning_rate: low"),
-        ({"learning_rate": {"low": 0.1, "high": 10}}, "learning_rates='10'"),
+        ({"learning_rate": {"low": 0.1, "high": 10}}, "learning_rates 10"),
         ({"batch": []}, "batch"),
-        ({"batch": ["many"]}, "batch='many'"),
-        ({"loss": ["hinge"]}, "loss='hinge'"),
+        ({"batch": ["many"]}, "batch many"),
+        ({"loss": ["hinge"]}, "loss hinge"),
     ],
 )
 def test_mistakes_in_a_space_are_named(made, space, named):

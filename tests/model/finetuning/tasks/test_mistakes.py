@@ -59,7 +59,7 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, task, name, content, words)
 
 def test_one_class_says_how_to_take_more(tmp_path):
     (tmp_path / "a.txt").write_text("__label__1 fine\n" * 3 + "__label__2 awful\n")
-    with pytest.raises(UserError, check=names("`n_train`")):
+    with pytest.raises(UserError, check=names("n_train")):
         load_examples(find_task("amazon-sentiment"), tmp_path / "a.txt", "train", Sampling(1))
 
 

@@ -65,7 +65,7 @@ def test_terminated_it_continues_to_the_same_bytes(made, tmp_path):
 
 
 def test_refused_where_training_begins_with_nothing(made, tmp_path):
-    with pytest.raises(UserError, check=names("`origin_average`")):
+    with pytest.raises(UserError, check=names("--origin-average")):
         pretrain(made / "shards", tmp_path, origin_average=0.1)
     assert not list(tmp_path.iterdir())
 

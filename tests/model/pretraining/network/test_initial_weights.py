@@ -101,7 +101,7 @@ def made(shards, tmp_path_factory):
 def test_weights_of_another_shape_are_refused_by_name(recipe, made, other, named):
     shards, discriminator, _ = made
     other = apply_settings(recipe, dict([other.split("=")]))
-    with pytest.raises(UserError, check=names(f"`start_from='{discriminator}'`: {named}")):
+    with pytest.raises(UserError, check=names(f" {discriminator}: {named}")):
         load_weights(
             fresh(other, 100), other.architecture, Origin(discriminator), shards / "vocabulary"
         )
@@ -124,7 +124,7 @@ def test_what_is_missing_is_named(recipe, made, tmp_path, spoil, named):
     shards, discriminator, _ = made
     copy = Path(shutil.copytree(discriminator, tmp_path / "copy"))
     spoil(copy)
-    with pytest.raises(UserError, check=names(f"`start_from='{copy}'`: ", named)):
+    with pytest.raises(UserError, check=names(f" {copy}: ", named)):
         load_weights(fresh(recipe, 100), recipe.architecture, Origin(copy), shards / "vocabulary")
 
 

@@ -98,7 +98,7 @@ def test_measuring_leaves_training_alone(shards, dev, tmp_path):
 
 def test_dev_shards_of_another_vocabulary_are_refused(shards, tmp_path):
     other = Shards.open(write_shards(tmp_path, size=50, length=64))
-    with pytest.raises(UserError, check=names(f"`validation='{tmp_path}'`")):
+    with pytest.raises(UserError, check=names(f" {tmp_path}: ")):
         build_validation(RECIPES["sample"].pretraining, Shards.open(shards), other)
 
 

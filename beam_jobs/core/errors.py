@@ -43,7 +43,8 @@ def name_setting(field: str, value: Any = None) -> str:
     """Return a field of a config with its value, if it has one, as a command line takes it."""
     if value is None:
         return field
-    return f"{field} {shlex.join(map(format_value, listed(value)))}"
+    text = shlex.join(map(format_value, listed(value)))
+    return f"{field}={text}" if text.startswith("-") else f"{field} {text}"
 
 
 def listed(value: Any) -> Sequence[Any]:

@@ -12,7 +12,7 @@ from dataclasses import asdict, is_dataclass
 from difflib import get_close_matches
 from inspect import Parameter as Argument
 from inspect import Signature, getdoc, signature
-from types import NoneType, UnionType
+from types import GenericAlias, NoneType, UnionType
 from typing import (
     Annotated,
     Any,
@@ -41,6 +41,7 @@ from amazon_electra.beam_jobs.core.settings import (
 )
 
 BEAM_OPTIONS = "beam_options"  # argument of a job for the words that are no options of its own
+METAVARS = {str: "TEXT", int: "N", float: "X", bool: None}
 DOT = "__"  # of `section.field`, where Python wants a name
 
 
@@ -115,8 +116,13 @@ def make_command(
         for path, field in fields.items()
     ]
     names = {name: short.get(name, name_option(name)) for name in (*fields, *own)}
+    kinds = {n: hints[n] for n in own} | {path: one.annotation for path, one in fields.items()}
+    several = {
+        name.replace(".", DOT) for name, hint in kinds.items() if simplify(hint) == list[str]
+    }
 
     def call(*words: Any, **given: Any) -> Any:
+        given = {n: v if n in several else take_last(v) for n, v in given.items()}
         values = {name: value for name, value in given.items() if name in own}
         typed = {n.replace(DOT, "."): value for n, value in given.items() if n not in own}
         try:
@@ -139,6 +145,11 @@ def make_command(
     call.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
     call.__doc__ = (getdoc(function) or "").partition("\n\n")[0]
     return call
+
+
+def take_last(value: Any) -> Any:
+    """Return what an option was given last: a command may be typed again with other words."""
+    return value[-1] if isinstance(value, list) and value else value
 
 
 def find_option(field: str, names: Mapping[str, str]) -> str:
@@ -172,20 +183,27 @@ def make_argument(argument: Argument, hint: Any) -> Argument:
     """Return an argument of a function as cyclopts takes it; None and empty defaults are no more
     than that nothing was given.
     """
+    kind = simplify(hint)
     about = "".join(one.documentation for one in get_args(hint) if isinstance(one, Doc))
     is_positional, default = argument.kind == Argument.POSITIONAL_ONLY, argument.default
     if default not in (Argument.empty, None, False, "", ()):
         about += f" (default: {format_value(default)})"
     return argument.replace(
         kind=argument.kind if is_positional else Argument.KEYWORD_ONLY,
+        default=default if default in (Argument.empty, False) else None,
         annotation=Annotated[
-            simplify(hint) | (None if default is None else simplify(hint)),
+            kind if is_positional or kind is bool else repeat(kind),
             Parameter(
                 name=None if is_positional else name_option(argument.name),
                 help=about,
                 negative=(),
                 show_default=False,
-                consume_multiple=simplify(hint) == list[str],
+                consume_multiple=kind == list[str],
+                metavar=None
+                if is_positional
+                else "TEXT..."
+                if kind == list[str]
+                else METAVARS.get(kind, "CHOICE"),
             ),
         ],
     )
@@ -207,7 +225,7 @@ def make_option(
         Argument.KEYWORD_ONLY,
         default=None,  # its model says whether it may be missing
         annotation=Annotated[
-            hint | None,
+            repeat(hint),
             Parameter(
                 name=[name for name in (short, name_option(path)) if name],
                 help=describe_field(field),
@@ -215,9 +233,15 @@ def make_option(
                 negative=(),
                 show_default=False,
                 consume_multiple=hint == list[str],
+                metavar="TEXT..." if hint == list[str] else METAVARS.get(hint, "CHOICE"),
             ),
         ],
     )
+
+
+def repeat(kind: Any) -> Any:
+    """Return the type of an option that may be typed again."""
+    return (kind if kind == list[str] else GenericAlias(list, (kind | None,))) | None
 
 
 def simplify(hint: Any) -> Any:

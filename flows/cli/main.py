@@ -70,7 +70,9 @@ def run_words(words: Sequence[str]) -> int:
             mistake = UserError(explain(mistake))
         print(f"error: {mistake}", file=sys.stderr)
         return 2
-    typed, store = shlex.join(["amazon-electra", *words]), bound.kwargs.get("store")
+    from amazon_electra.beam_jobs.core.command_line import take_last
+
+    typed, store = shlex.join(["amazon-electra", *words]), take_last(bound.kwargs.get("store"))
     return attempt(lambda: command(*bound.args, **bound.kwargs), store, typed)
 
 

@@ -73,10 +73,7 @@ def make_request(
     names a wrong one.
     """
     base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
-    try:
-        settings = change_settings(base, config.settings)
-    except UserError as mistake:
-        raise UserError(f"settings: {mistake}") from None
+    settings = change_settings(base, config.settings)
     task = find_task(config.task, data)
     if config.initializer_range is not None and config.start != "random":
         raise UserError(

@@ -65,6 +65,11 @@ def test_words_become_the_arguments_of_the_function():
     assert more == {"batch": "8", "rates": "1e-3,2e-3"}
 
 
+def test_the_last_word_counts():
+    given = read("--max-length", "64", "--share", "1", "--max_length", "32", "--share", "0.2")
+    assert (given["config"].max_length, given["share"]) == (32, 0.2)
+
+
 def test_underscores_are_taken_and_other_options_pass_through_unchanged():
     given = read("--max_length=64", "--direct_num_workers", "2", "--temp_a=b_c")
     assert given["config"].max_length == 64

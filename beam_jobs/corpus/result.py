@@ -132,7 +132,7 @@ def summarize_corpus(
     if not kept:
         raise UserError(
             f"{plan.files[0].name}: no usable review in the dump: read {read}, dropped {dropped}; "
-            "name the column of their texts with `dump.columns text=NAME`"
+            "name the column of their texts with `--dump.columns text=NAME`"
         )
     files = {file.name: {"read": 0, "kept": 0} for file in plan.files}
     for first, second in zip(prepared, written, strict=True):

@@ -197,7 +197,7 @@ def decide_order(counts: Mapping[str, int], where: str, given: Order | None = No
         raise UserError(
             f"{where}: {lost:,} of {total:,} are no dates, for example "
             f"{', '.join(shown[:MAX_SHOWN])}; {FORMS}: name another column with "
-            "`dump.columns timestamp=NAME`, or split by something else"
+            "`--dump.columns timestamp=NAME`, or split by something else"
         )
     return order
 
@@ -222,11 +222,11 @@ def _decide_order(written: Mapping[Numbers, int], where: str, total: int) -> Ord
         example = "/".join(map(str, min(written)[:3]))
         raise UserError(
             f"{where}: none of its {count:,} dates such as {example} shows whether day or month "
-            "comes first; give `corpus.dates DMY` or `corpus.dates MDY`"
+            "comes first; give `--corpus.dates DMY` or `--corpus.dates MDY`"
         )
     unlike = [min(one for one in written if one.find_day(order) is None) for order in ORDERS]
     shown = " and ".join("/".join(map(str, one[:3])) for one in unlike)
     raise UserError(
         f"{where}: its dates are written in two ways, {shown}; write them in one, such as "
-        "2015-04-03, or name another column with `dump.columns timestamp=NAME`"
+        "2015-04-03, or name another column with `--dump.columns timestamp=NAME`"
     )

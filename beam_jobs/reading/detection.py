@@ -165,7 +165,7 @@ def map_fields(
     if "text" not in meant and fields.holds_answers(texts[0], records):
         raise UserError(
             f"{shown}: {texts[0]} holds answers that repeat; write a row for each review, or name "
-            f"its text with `dump.columns text={texts[0]}`"
+            f"its text with `--dump.columns text={texts[0]}`"
         )
     joined = tuple(texts) if len(texts) > 1 else ()
     unused = fields.list_unused_columns(known.difference(joined), mapping)
@@ -207,7 +207,7 @@ def refuse_without_header(names: list[str], shown: str) -> None:
     ):
         raise UserError(
             f"{shown}: its first line has no names of columns; write it first, a name for each of "
-            f"its {len(names)} columns, or, if each line is a text, give `dump.format text`"
+            f"its {len(names)} columns, or, if each line is a text, give `--dump.format text`"
         )
 
 
@@ -224,7 +224,7 @@ def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str)
         inner = ", ".join(sorted({n for r in records for n in list_nested_names(r)})[:10])
         raise UserError(
             f"{shown}: {column} holds no text but {json.dumps(values[0], default=str)[:60]}; name "
-            f"another column with `dump.columns text=NAME`"
+            f"another column with `--dump.columns text=NAME`"
             + (f", for example of {inner}" * bool(inner))
         )
 
@@ -296,5 +296,5 @@ def detect_format(head: bytes, shown: str) -> str:
     refuse_unless_text(head, shown)
     raise UserError(
         f"{shown}: its format is not known, it begins with {start[:SHOWN_BYTES]!r}; convert it to "
-        "CSV, JSON lines or Parquet, or, if each line is a text, give `dump.format text`"
+        "CSV, JSON lines or Parquet, or, if each line is a text, give `--dump.format text`"
     )

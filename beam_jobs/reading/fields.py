@@ -52,8 +52,8 @@ AMAZON_COLUMNS = {
 """Columns of text and stars of Amazon's releases, whose scale is known."""
 NO_FIELDS = {"_score"}  # of search engines: how well a document answers a query
 HINT = (
-    "name the one with 1 to 5 stars: `dump.columns stars=NAME`, or one with classes of your own: "
-    "`dump.labels NAME`"
+    "name the one with 1 to 5 stars: `--dump.columns stars=NAME`, or one with classes of your own: "
+    "`--dump.labels NAME`"
 )
 """Of messages about a file without stars."""
 MAX_LISTED_COLUMNS = 50  # a file may have any number
@@ -211,7 +211,7 @@ def _explain_missing_text(columns: list[str], records: Sequence[Mapping[str, Any
     if likely == "NAME" and (mixed := [n for n in columns if holds_answers(n, flat)]):
         return (
             f"{mixed[0]} holds answers that repeat beside others; write a row for each review, or "
-            "name the column of its text with `dump.columns text=NAME`"
+            "name the column of its text with `--dump.columns text=NAME`"
         )
     entry = name_setting("dump.columns", format_entry("text", likely))
     return (

@@ -147,5 +147,6 @@ def refuse_other_encodings(head: bytes, shown: str) -> None:
     if count >= FOREIGN_BYTES and (2 * long > count or 20 * undefined > count):
         raise UserError(
             f"{shown} is neither in UTF-8 nor in cp1252; name its encoding, for example with "
-            "`dump.encoding cp1251` (Russian), gb18030 (Chinese), shift_jis (Japanese) or mac_roman"
+            "`--dump.encoding cp1251` (Russian), gb18030 (Chinese), shift_jis (Japanese) or "
+            "mac_roman"
         )

@@ -155,7 +155,7 @@ def check_damage(names: Iterable[str], most: int) -> None:
         more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
         raise UserError(
             f"{', '.join(damaged[:3])}{more}: damaged and only partly readable; fetch again, or "
-            f"read what is left with `dump.max_damaged_files {len(damaged)}`"
+            f"read what is left with `--dump.max_damaged_files {len(damaged)}`"
         )
 
 
@@ -218,7 +218,7 @@ def check_split_field(split_by: str, files: Sequence[DumpFile]) -> None:
     if field and not any(field in dict(file.layout.mapping) for file in files):
         columns = fields.list_columns(files[0].layout)
         raise UserError(
-            f"{files[0].name} has {columns}; name its column with `dump.columns {field}=NAME`",
+            f"{files[0].name} has {columns}; name its column with `--dump.columns {field}=NAME`",
             "split_by",
             split_by,
         )

@@ -77,11 +77,11 @@ class Engine(Settings):
         for kind, names in REQUIRED.items():
             for name in names:
                 if kind == self.kind and not getattr(self, name):
-                    raise UserError(f"missing; `engine.kind {kind}` needs it", name)
+                    raise UserError(f"missing; `--engine.kind {kind}` needs it", name)
                 if kind != self.kind and getattr(self, name):
-                    raise UserError(f"it is for `engine.kind {kind}`", name, getattr(self, name))
+                    raise UserError(f"it is for `--engine.kind {kind}`", name, getattr(self, name))
         if self.workers and self.kind == "local":
-            raise UserError("not for `engine.kind local`: give `corpus.workers`", "workers")
+            raise UserError("not for `--engine.kind local`: give `corpus.workers`", "workers")
         return self
 
     @property

@@ -52,7 +52,7 @@ def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]
             label = name
             break
     label = name_setting("dump.labels", label)
-    hint = fields.HINT.replace("`dump.labels NAME`", label)
+    hint = fields.HINT.replace("`--dump.labels NAME`", label)
     raise UserError(
         f"{first.file.name}: no stars, so there are no examples; its columns are "
         f"{', '.join(first.columns)}; {hint}"

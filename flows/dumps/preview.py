@@ -219,7 +219,7 @@ def describe_mojibake(previews: Sequence[Preview]) -> str:
     return (
         f"encoding  {format_count(len(shown), 'text')} of the first {has} mojibake, such as "
         f"{example!r} for {mojibake.repair_mojibake(example)!r}; "
-        "`dump.repair_mojibake true` mends it"
+        "`--dump.repair_mojibake true` mends it"
     )
 
 
@@ -259,7 +259,7 @@ def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:
         name, columns = files[0].name, fields.list_columns(files[0].layout)
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
         count = sum(len(preview.head) for preview in previews)
-        setting = "name its column with `dump.columns text=NAME`"
+        setting = "name its column with `--dump.columns text=NAME`"
         why = f"no text in {count:,} records; {setting}; there are {columns}"
         raise UserError(f"{name}{more}: {why if count else 'it has no record'}")
     return previews

@@ -301,7 +301,7 @@ def _halve_batch(training: Training) -> None:
         raise UserError(f"{told}: take a smaller recipe, or shorter shards")
     if training.shares_batches:
         raise UserError(
-            f"{told}: run the same command with `pretraining.device_batch {half}`; it continues"
+            f"{told}: run the same command with `--pretraining.device_batch {half}`; it continues"
         )
     training.optimizer.zero_grad(set_to_none=True)
     torch.cuda.empty_cache()
@@ -460,7 +460,7 @@ def _check_loss(training: Training, numbers: dict[str, float]) -> None:
     raise LossDiverged(
         f"step {totals.step}: the loss is {loss:.4g}, at the start {totals.first_loss:.4g}; the "
         f"last good state is {kept[-1] if kept else 'the beginning'}. Take a lower "
-        "`learning_rate`, a longer `warmup` or `pretraining.precision fp32`, in another `output`"
+        "`learning_rate`, a longer `warmup` or `--pretraining.precision fp32`, in another `output`"
     )
 
 

@@ -66,7 +66,7 @@ class Recipe:
         types = self.architecture.type_vocabulary_size
         if self.pretraining.has_segments and types < 2:
             raise UserError(
-                "must be at least 2 for mlm+nsp, and unless `pretraining.segment_probability 0`",
+                "must be at least 2 for mlm+nsp, and unless `--pretraining.segment_probability 0`",
                 "type_vocabulary_size",
                 types,
             )

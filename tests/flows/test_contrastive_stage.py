@@ -34,7 +34,7 @@ def test_a_published_encoder_is_adapted_to_titles_without_shards(list_published)
     assert adaptation.takes_accelerator
     call = call_of(adaptation, store)
     assert call["encoder"] == store.folder(stages["origin mini-bert"]) / "encoder"
-    assert call["corpora"] == [store.folder(stages["corpus"])]
+    assert call["corpus"] == [store.folder(stages["corpus"])]
     assert (call["config"].seed, call["resources"].processes) == (7, 2)
     adapted = stages[f"mini-bert{ADAPTED}, fine-tuned · polarity · seed 0"]
     assert adapted.inputs["encoder"] is adaptation
@@ -149,7 +149,7 @@ def test_no_pair_of_dev_test_or_a_withheld_file_is_trained_on(list_published, tm
     folder.mkdir(parents=True)
     cross(corpus).run(store, folder)
     call = call_of(stages[ADAPTATION], store)
-    read = pairs.read_pairs(call["corpora"], call["config"].body_tokens)
+    read = pairs.read_pairs(call["corpus"], call["config"].body_tokens)
     rows = [row for row in rows_of(folder) if row["split"] in ("dev", "test")]
     assert len(read) > 50
     assert len(rows) > 10

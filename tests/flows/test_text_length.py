@@ -6,17 +6,16 @@ import pyarrow.parquet as pq
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from amazon_electra.flows.configuration.form import Parameters
-from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.stages.arms import choose_settings
 from amazon_electra.flows.stages.text_length import choose_length, measure_length
+from tests.flows.forms import fill_parameters
 from tests.flows.made import RESULTS
 
 
 def fill(*settings):
     """The section of fine-tuning, and the recipe."""
-    return fill_form(Parameters, settings).finetuning, "published"
+    return fill_parameters(settings).finetuning, "published"
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ def test_what_the_values_leave_open_is_asked_for(values, choices):
     with pytest.raises(UserError) as told:
         decide(values)
     for choice in choices:
-        assert f"`dump.stars_scale {choice}`" in str(told.value)
+        assert f"`--dump.stars_scale {choice}`" in str(told.value)
         assert decide(values, choice).name == choice
     assert "\n" not in str(told.value)
 
@@ -188,7 +188,7 @@ def test_a_run_says_what_becomes_of_answers_from_zero_to_ten(tmp_path):
     dump = write_lines(tmp_path / "d.json", [review(i, overall=i % 11) for i in range(300)])
     [line] = run_job(tmp_path / "a", "--input", dump)["warnings"]
     assert "0–3 negative, 4–6 neither, 7–10 positive" in line
-    assert "`dump.stars_scale nps`" in line
+    assert "`--dump.stars_scale nps`" in line
     result = run_job(tmp_path / "b", "--input", dump, "--stars-scale", "nps")
     assert result["stars_scale"] == "nps"
     assert "warnings" not in result

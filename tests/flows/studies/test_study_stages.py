@@ -199,7 +199,7 @@ def test_an_arm_may_be_adapted_to_the_titles_of_a_corpus(made, tmp_path):
     [(_, _, adaptation)] = stages.pretrainings
     call = call_of(adaptation, stages.store)
     assert (call["config"].seed, call["config"].epochs) == (3, 2)
-    assert list(map(str, call["corpora"])) == [str(tmp_path / "corpus")]
+    assert list(map(str, call["corpus"])) == [str(tmp_path / "corpus")]
     [cell] = stages.cells
     assert cell.finetuned.inputs["encoder"] is adaptation
 

@@ -17,8 +17,8 @@ from amazon_electra.flows.ui.artifacts import PrefectRun, describe_hours
 @pytest.mark.parametrize(
     ("kind", "done", "left", "told"),
     [
-        (Finetuned, 12, 27_000, "about 7.5 hours left of 5,600 steps; `finetuning.labels=2000`"),
-        (Pretraining, 12, 7_200, "about 2.0 hours left of 5,600 steps; `pretraining.steps`"),
+        (Finetuned, 12, 27_000, "about 7.5 hours left of 5,600 steps; `--finetuning.labels 2000`"),
+        (Pretraining, 12, 7_200, "about 2.0 hours left of 5,600 steps; `--pretraining.steps`"),
         (Finetuned, 9, 27_000, ""),
         (Finetuned, 12, 3_000, ""),
         (Finetuned, 12, None, ""),

@@ -29,7 +29,7 @@ def test_every_deployment_has_a_flow_whose_form_works_as_it_is():
         assert schema.required == [], told["name"]
         flow.validate_parameters(told["parameters"])
         for name, field in schema.properties.items():
-            assert field.get("default") is not None, (told["name"], name)
+            assert "default" in field, (told["name"], name)  # a closed section has none
             described = field.get("description") or "$ref" in str(field)
             assert described or name in ("store", "recipe"), (told["name"], name)
 

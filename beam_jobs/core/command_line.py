@@ -190,7 +190,7 @@ def make_argument(argument: Argument, hint: Any) -> Argument:
         about += f" (default: {format_value(default)})"
     return argument.replace(
         kind=argument.kind if is_positional else Argument.KEYWORD_ONLY,
-        default=default if default in (Argument.empty, False) else None,
+        default=default if default is Argument.empty or default is False else None,
         annotation=Annotated[
             kind if is_positional or kind is bool else repeat(kind),
             Parameter(

@@ -48,11 +48,14 @@ def write_outputs(
         training.loaded.average()
     collapse = describe_collapse(training.totals.step, result)
     result["warnings"] = [collapse] if collapse else []
+    has_generator = find_objective(model.config.objective).has_generator
+    names = [model.trunk_name, *(["generator"] if has_generator else [])]
+    folders = {name: str(training.folder / name) for name in names}
     if training.device.is_rank0:
-        has_generator = find_objective(model.config.objective).has_generator
-        names = [model.trunk_name, *(["generator"] if has_generator else [])]
-        folders = {n: _write_network(training, recipe, shards, result, origin, n) for n in names}
-        result |= {"encoder": folders[model.trunk_name], **folders}
+        for name in names:
+            _write_network(training, recipe, shards, result, origin, name)
+    result |= {"encoder": folders[model.trunk_name], **folders}
+    if training.device.is_rank0:
         write_json(training.folder / "result.json", result)
     return result
 
@@ -91,14 +94,14 @@ def _write_network(
     result: dict[str, Any],
     origin: Origin | None,
     trunk: str,
-) -> str:
-    """Write the folder of one network, called by our name of its trunk, and return its path."""
+) -> None:
+    """Write the folder of one network, called by our name of its trunk."""
     model, shape, folder = training.model, recipe.architecture, training.folder / trunk
     card = _render_card(training, recipe, shards, result, trunk)
     if model.module is not None:
         changed = {encoder_config.TRAINED_LENGTH: training.trained_length, **model.changed_config}
         export.write_module_folder(folder, model.module, changed, shards.vocabulary, card)
-        return str(folder)
+        return
     role: encoder_config.Role = "generator"
     published: dict[str, Any] = {}
     if trunk == model.trunk_name:
@@ -123,7 +126,6 @@ def _write_network(
     if not (recipe.pretraining.has_segments or training.identity["origin"]):
         export.copy_type_row(tensors)
     export.write_model_folder(folder, config, tensors, shards.vocabulary, card)
-    return str(folder)
 
 
 @contextmanager

@@ -65,6 +65,14 @@ def test_words_become_the_arguments_of_the_function():
     assert more == {"batch": "8", "rates": "1e-3,2e-3"}
 
 
+def test_a_number_may_have_the_default_zero():
+    def draw(seed: Annotated[int, Doc("of the draw")] = 0):
+        return {"seed": seed}
+
+    assert call_job(draw, []) == {"seed": 0}
+    assert call_job(draw, ["--seed", "7"]) == {"seed": 7}
+
+
 def test_the_last_word_counts():
     given = read("--max-length", "64", "--share", "1", "--max_length", "32", "--share", "0.2")
     assert (given["config"].max_length, given["share"]) == (32, 0.2)

@@ -144,7 +144,7 @@ def test_a_class_without_examples_is_no_answer():
 @pytest.mark.parametrize(
     ("arm", "task", "named"),
     [
-        ("tfidf", "sst-2", "data="),
+        ("tfidf", "sst-2", "--data "),
         ("tfidf", "squad1", "tfidf"),
         ("frozen", "polarity", "/no/such/folder"),
     ],

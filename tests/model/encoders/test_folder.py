@@ -102,7 +102,7 @@ def test_the_generator_of_an_electra_is_started_from(shards, tmp_path, capsys):
 def test_a_bert_is_no_generator(tmp_path):
     source = write_checkpoint(tmp_path / "published", "ELECTRA's discriminator")
     other = write_checkpoint(tmp_path / "bert")
-    with pytest.raises(UserError, check=of_field("generator", str(other))):
+    with pytest.raises(UserError, check=of_field("--generator", str(other))):
         bring(source, tmp_path / "origin", "--generator", str(other))
     assert not (tmp_path / "origin").exists()
 
@@ -188,7 +188,7 @@ def drop_layer(folder):
         ({"add_cross_attention": True}, "cross-attention"),
         ({"auto_map": {"AutoModel": "a.B"}}, "code of its own"),
         ({"hidden_size": None}, "hidden"),
-        ({"hidden_size": 33}, "config.json: `hidden=33`"),
+        ({"hidden_size": 33}, "config.json: hidden 33: "),
         ({"hidden_size": 16}, "(64, 16)"),
         ({"intermediate_size": 9}, "dense.weight=(9"),
         ({"vocab_size": 99}, "vocab_size=99"),
@@ -243,12 +243,12 @@ def test_a_package_is_read_and_never_imported(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     about = bring("package:tiny-published", tmp_path / "origin")
     assert (about["name"], about["revision"]) == ("tiny_published", None)
-    with pytest.raises(UserError, check=of_field("place", "package:no-such")):
+    with pytest.raises(UserError, check=of_field("--place", "package:no-such")):
         bring("package:no-such", tmp_path / "other")
     shutil.copytree(
         tmp_path / "site" / "tiny_published" / "model", tmp_path / "site" / "tiny_published" / "b"
     )
-    with pytest.raises(UserError, check=of_field("place", "package:tiny_published")):
+    with pytest.raises(UserError, check=of_field("--place", "package:tiny_published")):
         bring("package:tiny_published", tmp_path / "other")
 
 

@@ -184,7 +184,7 @@ def test_what_was_fetched_is_there_without_a_network(brought, hub, tmp_path):
 def test_what_the_hub_does_not_give_is_named(place, error, told, brought):
     refused = brought[0][place]
     assert (refused["error"], refused["left"]) == (error, False)
-    assert refused["told"].startswith(f"`place={place!r}`: ")
+    assert refused["told"].startswith(f"place {place}: ")
     assert told in refused["told"]
     assert "\n" not in refused["told"]
 

@@ -85,9 +85,9 @@ def test_hidden_losses_need_the_same_tokens(made):
     shutil.copytree(made / "electra", made / "other-words")
     (made / "other-words" / "tokenizer.json").write_text(json.dumps(tokenizer))
     teacher = ["--teacher", str(made / "teacher-cls")]
-    for name in ("hidden_weight", "attention_weight"):
-        with pytest.raises(UserError, check=of_field(name)):
-            tune(made, "other", *teacher, f"--{name}=1.0", encoder="other-words")
+    for option in ("--hidden-weight", "--attention-weight"):
+        with pytest.raises(UserError, check=of_field(option)):
+            tune(made, "other", *teacher, option, "1.0", encoder="other-words")
     assert tune(made, "other", *teacher, encoder="other-words")["teacher"]
 
 

@@ -170,7 +170,7 @@ def test_mnli_is_measured_on_both_dev_sets(made):
             evaluate.evaluate,
             ["--model", str(output), "--task", "wnli", "--data", str(data), "--output", "x"],
         )
-    assert (raised.value.field, raised.value.value) == ("task", "wnli")
+    assert (raised.value.field, raised.value.value) == ("--task", "wnli")
     arguments = ["--model", str(output), "--task", "mnli-mm", "--data", str(data)]
     arguments += ["--output", str(made / "mm")]
     mismatched = call_job(evaluate.evaluate, arguments)

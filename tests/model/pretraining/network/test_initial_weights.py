@@ -130,11 +130,11 @@ def test_what_is_missing_is_named(recipe, made, tmp_path, spoil, named):
 
 def test_an_unused_generator_is_refused(made, tmp_path):
     shards, discriminator, generator = made
-    words = ["--start_generator_from", generator]
-    with pytest.raises(UserError, check=of_field("start_generator_from")):
+    words = ["--start-generator-from", generator]
+    with pytest.raises(UserError, check=of_field("--start-generator-from")):
         run_steps(shards, tmp_path, *words)
-    words += ["--start_from", discriminator]
-    with pytest.raises(UserError, check=of_field("start_generator_from")):
+    words += ["--start-from", discriminator]
+    with pytest.raises(UserError, check=of_field("--start-generator-from")):
         run_steps(shards, tmp_path, *words, objective="mlm")
 
 

@@ -113,7 +113,7 @@ def test_the_corpus(corpus):
 
 def test_a_corpus_of_other_options(corpus, tmp_path):
     dump = corpus.with_name("dump.jsonl")
-    options = ["--split-by", "time", "--near-duplicates", "0.7", "--label", "asin"]
+    options = ["--split-by", "time", "--near-duplicates", "0.7", "--labels", "asin"]
     options += ["--seed", "3", "--title", "false"]
     run_job(tmp_path, "--input", dump, *options, "--mask-personal-data", "false")
     assert hash_rows(tmp_path, "corpus-*.parquet") == "d7c7c4773afa2388"

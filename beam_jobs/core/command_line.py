@@ -56,7 +56,8 @@ def call_job(job: Callable[..., Any], words: Sequence[str]) -> dict[str, Any]:
         check_name(word)
     spec = sys.modules["__main__"].__spec__
     name = f"python -m {spec.name}" if spec and job.__module__ == "__main__" else job.__name__
-    app, function = App(name=name, help_format="plaintext", version_flags=()), make_command(job)
+    app = App(name=name, help_format="plaintext", version_flags=())
+    function = make_command(job, {"labels": "--label"})  # else Beam takes it for Dataflow's label
     app.default(function)
     try:
         if BEAM_OPTIONS in signature(job).parameters:

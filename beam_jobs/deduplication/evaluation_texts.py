@@ -33,7 +33,7 @@ from amazon_electra.beam_jobs.text.personal_data import mask_personal_data
 from amazon_electra.beam_jobs.text.word_runs import space_words
 
 MIN_WORDS = 3
-HEAD_LINES = 1_000  # of a file, by which its form is recognized
+HEAD_LINES = 100  # of a file, by which its form is recognized
 MAX_FIELD_CHARACTERS = 1 << 26
 """Characters of a table's field; an unclosed quote would make one of the whole file."""
 Lines = Callable[[], Iterator[str]]

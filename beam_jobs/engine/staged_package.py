@@ -11,6 +11,7 @@ from pathlib import Path
 
 REQUIREMENTS = (
     "aiohttp",
+    "cyclopts",
     "datasketch",
     "fsspec",
     "ftfy",

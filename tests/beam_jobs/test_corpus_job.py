@@ -159,7 +159,7 @@ def test_an_option_that_names_what_is_not_there(tmp_path, field, value):
     dump = write_lines(tmp_path / "d.json", [review(1)])
     with pytest.raises(UserError) as wrong:
         run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus"), f"--{field}", value])
-    assert (wrong.value.field, wrong.value.value) == (field, value)
+    assert (wrong.value.field.lstrip("-"), wrong.value.value) == (field, value)
 
 
 def test_the_ids_of_the_records_are_those_of_the_column_that_is_named(tmp_path):

@@ -74,7 +74,7 @@ def test_models_of_several_tasks_have_columns_of_their_own(model, tmp_path):
             scoring_job.score,
             ["--model", str(model), str(model), *words[3:5], "--output", str(tmp_path / "same")],
         )
-    assert caught.value.field == "model"
+    assert caught.value.field == "--model"
 
 
 def test_every_record_has_its_row_with_the_score_of_its_text_or_a_reason(model, tmp_path):

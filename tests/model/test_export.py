@@ -106,9 +106,11 @@ def make_cell(made, arm):
             kind, encoder = arm, "bert"
         if encoder in ("bert", "minilm"):
             encoder = str(make_encoder(made, encoder))
-        named = f"{kind}:{encoder}" if kind else encoder
+        if arm == "tfidf":
+            kind, encoder = arm, ""
         more = () if arm == "minilm" else LEARN
-        tune(made, cell.name, *more, "--evaluation", f"{cell}-test", encoder=named)
+        words = ["--arm", kind] if kind else []
+        tune(made, cell.name, *more, *words, "--evaluation", f"{cell}-test", encoder=encoder)
     return cell
 
 

@@ -87,7 +87,7 @@ def test_a_served_folder_reads_as_its_card_wants(name, tmp_path):
     find_specials(load_tokenizer(str(tmp_path / "origin")))
     write_corpus(tmp_path / "corpus", reviews=300)
 
-    tune(tmp_path, "cell", encoder=f"frozen:{tmp_path / 'origin'}")
+    tune(tmp_path, "cell", "--arm", "frozen", encoder="origin")
     arm = Frozen.load(tmp_path / "cell", Resources("cpu", "fp32"))
     expected = compute_expected(published, TEXTS, pooling, prefix)
     states = arm.compute_states([Example(str(row), text) for row, text in enumerate(TEXTS)])
@@ -99,7 +99,8 @@ def test_a_served_folder_reads_as_its_card_wants(name, tmp_path):
     assert result["checked"]["largest_difference"] < 1e-5
     scored = load_classifier(str(folder), "fp32").score(TEXTS)
     labels = [arm.head.labels[best] for best in scored.argmax(1)]
-    assert labels == arm.pipeline.predict(expected).tolist()
+    best = arm.layer.compute_logits(expected).argmax(1)
+    assert labels == [arm.head.labels[one] for one in best]
 
     check_servers(folder, tmp_path)
     embedded = SentenceTransformer(str(folder), device="cpu").encode(TEXTS)

@@ -24,7 +24,7 @@ LEFT_OUT = {  # a command can set them; who starts a template seldom has to
         "keep_raw_rejects",
     ),
     *("repair_run_ons", "mask_personal_data", "title", "punkt", "punkt_sample_bytes"),
-    *("general_text", "sample_reviews"),
+    *("general_text", "sample_reviews", "id"),
 }
 KEYS = {"name", "label", "helpText", "regexes", "isOptional", "defaultValue"}
 

@@ -21,7 +21,8 @@ PACKAGE_OF = {
     "rich": None,
     "python_calamine": "python-calamine",
     "sklearn": "scikit-learn",
-}  # apache-beam brings protobuf and grpcio; rich: only where a person looks on
+    "typing_extensions": None,
+}  # apache-beam brings protobuf and grpcio, pydantic typing_extensions; rich: for a person alone
 
 
 def imports() -> set[str]:

@@ -220,7 +220,7 @@ def test_an_object_store_out_of_reach_is_told_in_one_line(option, other, tmp_pat
     write_lines(tmp_path / "a.json", [review(1)])
     with pytest.raises(UserError) as wrong:
         call_job(corpus_job.make_corpus, [option, "nowhere://bucket/x", *other])
-    assert (wrong.value.field, wrong.value.value) == (option[2:], "nowhere://bucket/x")
+    assert f"{option[2:]} nowhere://bucket/x " in str(wrong.value)
 
 
 def test_pieces_in_a_bucket_are_packed_and_hold_the_same(tmp_path):

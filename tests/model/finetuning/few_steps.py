@@ -17,9 +17,13 @@ LEARN = format_settings(*LEARNING)
 
 
 def tune(made, name, *more, task="polarity", encoder="electra"):
-    """Run model.finetune into the folder `name`; the encoder is one of `made`, or no folder."""
+    """Run model.finetune into the folder `name`; the encoder is one of `made`, a start that is no
+    folder, or none.
+    """
     is_start = encoder in ("random", "half")
-    places = ["--start", encoder] if is_start else ["--encoder", str(made / encoder)]
+    places = ["--start", encoder] if is_start else []
+    if encoder and not is_start:
+        places = ["--encoder", str(made / encoder)]
     places += ["--task", task]
     places += ["--data", str(made / "corpus"), "--output", str(made / name)]
     rate = [] if "--learning_rates" in more else ["--learning_rates", "5e-3"]

@@ -32,10 +32,9 @@ def field(page, title, kind="input"):
 
 def fill(page, reviews, steps):
     """Fills the form until it keeps what is written: it is drawn anew once all of it has loaded."""
-    option = (
-        "xpath=//*[starts-with(normalize-space(text()), 'Steps')]/following::*[text()='int'][1]"
-    )
-    page.locator(option).first.click()  # instead of None
+    for title, kind in (("pretraining", "Pretraining"), ("Steps", "int")):  # instead of None
+        title = f"//*[starts-with(normalize-space(text()), '{title}')]"
+        page.locator(f"xpath={title}/following::*[text()='{kind}'][1]").first.click()
     wanted = [(field(page, "Paths", "textarea"), f"sample:{reviews}")]
     wanted.append((field(page, "Steps"), str(steps)))
 

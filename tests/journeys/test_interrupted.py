@@ -24,9 +24,10 @@ def test_an_interrupted_run_is_continued(shell, number):
     steps = f"--pretraining.steps {100 + number}"  # each has its own training
     run = shell.start(f"amazon-electra run --dump shop.json.gz {TRAINS} {steps}")
     shown = []
+    awaited = "✓ TF-IDF" if number == signal.SIGINT else "pre-training.*: started"
     for line in run.stderr:
         shown.append(line)
-        if re.match("pre-training.*: started", line):
+        if re.match(awaited, line):
             run.send_signal(number)
             break
     printed, rest = run.communicate(timeout=PATIENCE_SECONDS)

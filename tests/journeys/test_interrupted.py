@@ -24,7 +24,7 @@ def test_an_interrupted_run_is_continued(shell, number):
     steps = f"--pretraining.steps {100 + number}"  # each has its own training
     run = shell.start(f"amazon-electra run --dump shop.json.gz {TRAINS} {steps}")
     shown = []
-    awaited = "✓ TF-IDF" if number == signal.SIGINT else "pre-training.*: started"
+    awaited = "→ TF-IDF" if number == signal.SIGINT else "pre-training.*: started"
     for line in run.stderr:
         shown.append(line)
         if re.match(awaited, line):

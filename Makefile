@@ -113,7 +113,8 @@ test-xla: install-xla  ## pre-training on XLA's CPU client, in an environment of
 $(VENV_XLA)/.installed: pyproject.toml | $(filter $(BIN)/uv,$(UV))
 	test -x $(VENV_XLA)/bin/python || $(PYTHON) -m venv $(VENV_XLA)
 	$(UV) pip install --quiet --python $(VENV_XLA)/bin/python 'torch==2.9.*' 'torch_xla==2.9.*' \
-		'transformers>=5.17,<6' tokenizers safetensors pyarrow numpy scikit-learn pytest pytest-timeout
+		'transformers>=5.17,<6' tokenizers safetensors pyarrow numpy scikit-learn \
+		'cyclopts>=5.4,<6' pydantic pyyaml fsspec pytest pytest-timeout
 	touch $@
 
 FLINK := 1.19.3

@@ -414,7 +414,7 @@ class ContrastiveConfig(Settings):
     keep_checkpoints: int = Field(default=1, ge=1, description="number of checkpoints to keep")
 
 
-CONTRASTIVE_VERSION = 1
+CONTRASTIVE_VERSION = 2
 """Version of the output; raise it when the numbers of a step change."""
 FREE_CONTRASTIVE_SETTINGS = {"device_batch", "log_every", "keep_checkpoints"}
 """These change how the work is cut up or what is written, not what is learned."""

@@ -60,8 +60,7 @@ class WrongLabels:
                 f"How many of {self.n:,} labels are wrong cannot be said: the model is too weak "
                 "for that, its own mistakes are too many."
             )
-        assert self.low is not None
-        if self.low <= MIN_SHARE * self.n:
+        if not is_claimed(self.low, self.n):
             return (
                 f"At most {self.high:,.0f} of {self.n:,} labels are wrong, by the reviews that the "
                 "model is surest of: too few to tell them from its own mistakes."
@@ -71,6 +70,11 @@ class WrongLabels:
             f"labels look wrong: so often do the reviews that the model is surest of have {other} "
             "than it gives them without having seen them."
         )
+
+
+def is_claimed(low: float | None, n: int) -> bool:
+    """Return whether a report names an estimate for `n` labels, by its lower end."""
+    return (low or 0) > MIN_SHARE * n
 
 
 def find_wrong_labels(

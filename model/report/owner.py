@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.model.questions.of_model import HEADER, SUSPICIOUS
-from amazon_electra.model.questions.wrong_labels import MIN_SHARE
+from amazon_electra.model.questions.wrong_labels import is_claimed
 from amazon_electra.model.report.document import render_page
 
 SHOWN = 10
@@ -90,7 +90,7 @@ def list_short_answers(folder: Path) -> list[tuple[str, str]]:
         lines.append(("giveaway", f"{results['task']}: {found['giveaway']['says']}"))
     if wrong["listed"]:
         about = f"{wrong['listed']:,} of {wrong['n']:,} differ from the model's answers"
-        if (wrong["low"] or 0) > MIN_SHARE * wrong["n"]:
+        if is_claimed(wrong["low"], wrong["n"]):
             about = f"about {wrong['estimate']:,.0f} of {wrong['n']:,} look wrong"
         lines.append(("labels", f"{about}: {folder / SUSPICIOUS}"))
     if asked := found["trust"].get("asked"):

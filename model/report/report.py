@@ -19,7 +19,7 @@ from amazon_electra.model.arms import TFIDF_ARM
 from amazon_electra.model.encoders.known import warn_of_amazon, warn_of_languages
 from amazon_electra.model.evaluation.metrics import list_class_figures
 from amazon_electra.model.questions.forecast import Forecast, forecast_gain
-from amazon_electra.model.questions.wrong_labels import MIN_SHARE
+from amazon_electra.model.questions.wrong_labels import is_claimed
 from amazon_electra.model.report.document import convert_to_page, render_template
 from amazon_electra.model.report.figures import (
     Panel,
@@ -243,7 +243,7 @@ def advise(owner: Owner, gains: Sequence[Gain]) -> str:
     giveaway, wrong = found.get("giveaway"), found.get("wrong_labels", {})
     if giveaway and not giveaway["is_title"]:
         return "find out what gives the labels away before you use it."
-    if (wrong.get("low") or 0) > MIN_SHARE * wrong.get("n", 0):
+    if is_claimed(wrong.get("low"), wrong.get("n", 0)):
         listed = f"{wrong['listed']:,} labels in suspicious.csv"
         return f"look at the {listed}, where those most likely wrong come first."
     worth = max((one.worth for one in gains), key=lambda one: one.gain, default=None)

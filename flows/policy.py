@@ -67,7 +67,7 @@ def decide(p: Parameters, counts: Counts) -> Decision:
             arms = keep_cheap(arms)
             reasons.append(
                 f"no fine-tuning: {about}{labels:,} labels; with fewer than {MIN_FINETUNED:,} no "
-                "gain over a regression on the encoder's states is shown (`effort full` "
+                "gain over a regression on the encoder's states is shown (`--effort full` "
                 "fine-tunes all the same)"
             )
         else:
@@ -141,7 +141,7 @@ def choose_adaptation(p: Parameters, arms: Sequence[Arm], counts: Counts) -> tup
     if is_automatic and titles >= MIN_TITLES:
         return "contrast", f"adaptation by contrast: {MIN_TITLES:,} titles or more"
     if p.effort == "quick":
-        return "none", "no adaptation to text with `effort quick`"
+        return "none", "no adaptation to text with `--effort quick`"
     if p.recipe != "published" or is_asked or "pre-trained" in p.finetuning.arms:
         return "text", ""
     measured = f"{PASSES} passes over the text are about {tokens / 1e6:.1f} million tokens"

@@ -4,8 +4,7 @@
 
 Both sides are measured in CPU seconds of all their processes, in turn, imports done beforehand; of
 several rounds the median. Speed-up is in seconds of the clock, and wants a machine that does
-nothing else. What the start of the commands costs besides, and other
-tools: tests/bench/peers/data_path.py.
+nothing else.
 
 ratio_plain             CPU seconds of the plain path (json, NLTK's Punkt, tokenizers, padding to
                         128) / ours with Beam

@@ -1,16 +1,16 @@
 """The dump that all sides of a bench read: JSON lines in 2018's field names, in eight gz files.
 
 Where more reviews are wanted than there are, the further ones are new texts: sentences of a review
-in another order, a sentence of general text among them, and in every fortieth place a word blended
-of the halves of two. So new words and new contexts go on coming, as in more of the same language,
-and no memory of words is flattered. They are no good English.
+in another order, and in every fortieth place a word blended of the halves of two. So new words and
+new contexts go on coming, as in more of the same language, and no memory of words is flattered.
+They are no good English.
 """
 
 import gzip
 import json
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -29,12 +29,10 @@ FIELDS = {
 """Names of the dumps of 2018, and of 2023."""
 
 
-def write_dump(
-    inputs: list[str], folder: Path, reviews: int | None = None, general: Iterable[str] = ()
-) -> int:
+def write_dump(inputs: list[str], folder: Path, reviews: int | None = None) -> int:
     """Write as many reviews as wanted (None: all), those of the input first; return how many.
 
-    `inputs` are files of JSON lines with a text each, `general` files of other text; gz or plain.
+    `inputs` are files of JSON lines with a text each, gz or plain.
     """
     folder.mkdir(parents=True)
     found = (
@@ -47,7 +45,7 @@ def write_dump(
             opened.enter_context(gzip.open(folder / f"dump-{n}.json.gz", "wb", compresslevel=1))
             for n in range(FILES)
         ]
-        for number, record in enumerate(list_reviews(records, read_sentences(general), wanted)):
+        for number, record in enumerate(list_reviews(records, wanted)):
             files[number % FILES].write(json.dumps(record).encode() + b"\n")
     return wanted
 
@@ -67,28 +65,18 @@ def read_record(line: str) -> dict[str, Any] | None:
     return record if record["reviewText"] else None
 
 
-def read_sentences(paths: Iterable[str]) -> list[str]:
-    """Return the sentences of text files."""
-    lines = (line.strip() for path in paths for line in read_lines(path))
-    return [found for line in lines for found in SENTENCE_END.split(line) if found]
-
-
-def list_reviews(
-    records: list[dict[str, Any]], general: list[str], reviews: int
-) -> Iterator[dict[str, Any]]:
+def list_reviews(records: list[dict[str, Any]], reviews: int) -> Iterator[dict[str, Any]]:
     yield from records
     draw = random.Random(0)
     for number in range(len(records), reviews):
         record = records[number % len(records)]
-        text = perturb_text(record["reviewText"], general, draw)
+        text = perturb_text(record["reviewText"], draw)
         yield record | {"reviewText": text, "reviewerID": f"R{number}"}
 
 
-def perturb_text(text: str, general: list[str], draw: random.Random) -> str:
+def perturb_text(text: str, draw: random.Random) -> str:
     """Return another text of about the same words, with words and contexts that are new."""
     sentences = SENTENCE_END.split(text)
-    if general:
-        sentences.append(draw.choice(general))
     draw.shuffle(sentences)
     words = " ".join(sentences).split(" ")
     for place in range(draw.randrange(WORDS_A_BLEND), len(words), WORDS_A_BLEND):

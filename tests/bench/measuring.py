@@ -1,19 +1,16 @@
-"""CPU seconds, seconds and memory of a function, or of commands, with all the processes they start.
+"""CPU seconds, seconds and memory of a function with all the processes that it starts.
 
 Each run is a fork of its own, so that no run finds what another has warmed up, and all find the
 imports done.
 """
 
-import ctypes
 import os
-import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -42,32 +39,6 @@ def measure(function: Callable[..., Any], *arguments: Any) -> Measured:
     if status:
         raise SystemExit(f"{function.__name__} failed: see above")
     return Measured(used.ru_utime + used.ru_stime, time.monotonic() - started, peak / 1e6)
-
-
-def measure_commands(commands: Sequence[Sequence[object]], folder: Path) -> Measured:
-    """Measure commands one after another in a folder, their starting and imports included."""
-    return measure(_run_commands, commands, folder)
-
-
-def _run_commands(commands: Sequence[Sequence[object]], folder: Path) -> None:
-    """Run commands; wait for what they leave behind too, so that its CPU time counts."""
-    set_child_subreaper = 36  # of prctl(2)
-    ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
-    one_thread = {
-        "OMP_NUM_THREADS": "1",
-        "TOKENIZERS_PARALLELISM": "false",
-        "PYTHONPATH": ".:deploy/package",
-    }
-    for command in commands:
-        words = [str(word) for word in command]
-        done = subprocess.run(
-            words, cwd=folder, env=os.environ | one_thread, stderr=subprocess.PIPE, text=True
-        )
-        if done.returncode:
-            raise RuntimeError(f"{' '.join(words)}\n{done.stderr[-2000:]}")
-    with suppress(ChildProcessError):
-        while True:
-            os.wait()
 
 
 def _run_and_exit(function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

@@ -34,9 +34,8 @@ def run(*words: object) -> str:
 
 
 def figures(bench: str, *words: object) -> dict:
-    """Return what a bench prints with --json, or its one row; all its numbers are real ones."""
+    """Return what a bench prints with --json; all its numbers are real ones."""
     found = json.loads(run(BENCHES / bench, *words, "--json").splitlines()[-1])
-    found = found[0] if isinstance(found, list) else found
     numbers = [value for value in found.values() if isinstance(value, int | float)]
     assert all(number == number for number in numbers)
     return found
@@ -49,34 +48,12 @@ def dump(tmp_path_factory) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def made(dump) -> Path:
-    """Return a folder with the dump's corpus, vocabulary, shards and a pre-trained encoder."""
-    folder = dump.parent
-    corpus, vocabulary, shards = (folder / name for name in ("corpus", "vocabulary", "shards"))
-    run("-m", "amazon_electra.beam_jobs.corpus_job", "--input", dump, "--output", corpus)
-    words = ["--corpus", corpus, "--output", vocabulary, "--size", 1000]
-    run("-m", "amazon_electra.model.vocabulary", *words)
-    packing = ["--corpus", corpus, "--vocabulary", vocabulary, "--max_length", 64]
-    run("-m", "amazon_electra.beam_jobs.shards_job", *packing, "--output", shards)
-    words = ["--shards", shards, "--output", folder / "electra", "--recipe", "sample", "--steps", 3]
-    run("-m", "amazon_electra.model.pretrain", *words, "--device", "cpu")
-    return folder
-
-
 def test_data_path(dump):
     found = figures("data_path.py", "--input", dump, "--reviews", 300, "--rounds", 1)
     assert found["reviews"] == 300
     assert found.keys() >= {"ratio_plain", "reviews_per_cpu_second", "large_reviews_per_cpu_second"}
     assert found.keys() >= {"two_worker_speedup", "peak_rss_mb"}
     assert all(number > 0 for number in found.values())
-
-
-def test_data_path_beside_other_tools_measures_ours_without_them(dump):
-    words = ["--input", dump, "--reviews", 60, "--workers", 1, "--peers"]
-    found = figures("peers/data_path.py", *words)
-    assert (found["side"], found["reviews"], found["workers"]) == ("ours", 60, 1)
-    assert found["cpu_seconds"] > 0
 
 
 def test_reviews_beyond_the_input_are_new_texts(tmp_path):
@@ -111,21 +88,15 @@ def test_every_row_of_a_gpu_is_measured_at_toy_size_without_one(tmp_path):
     assert json.loads(late.read_text())["rows"] == {"small": {"error": "no time left"}}
 
 
-def test_choices_and_wrong_labels_are_judged(made, tmp_path):
-    words = ["--corpus", made / "corpus", "--work", tmp_path, "--output", tmp_path / "labels.json"]
+def test_choices_and_wrong_labels_are_judged(dump, tmp_path):
+    corpus = tmp_path / "corpus"
+    run("-m", "amazon_electra.beam_jobs.corpus_job", "--input", dump, "--output", corpus)
+    words = ["--corpus", corpus, "--work", tmp_path, "--output", tmp_path / "labels.json"]
     words += ["--arms", "tfidf", "--counts", 60, "--samples", 1, "--flipped", 0.2]
     row = json.loads(run(BENCHES / "labels.py", *words).splitlines()[-1])
     assert (row["labels"], row["all"]["chosen"]) == (60, "tfidf")
     assert row["fifth"]["labels"] < row["all"]["labels"]
     assert 0.1 < row["all"]["wrong"] / row["all"]["labels"] < 0.3
-
-
-def test_fine_tuning_is_measured_without_the_trainer(dump, made):
-    words = ["--input", dump, "--encoder", made / "electra" / "discriminator"]
-    words += ["--reviews", 32, "--without_trainer", "--precisions", "fp32"]
-    found = figures("peers/finetuning.py", *words)
-    assert (found["side"], found["p"]) == ("ours", 1.0)
-    assert found["examples_per_cpu_second"] > 0
 
 
 @pytest.mark.slow

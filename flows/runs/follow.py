@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +15,7 @@ from prefect.states import Cancelled
 
 from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.flows.runner.processes import end_children_on_error
-from amazon_electra.flows.servers.health import count_signals
+from amazon_electra.flows.servers.signals import end_at_second_signal
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import RUN_MARK
 
@@ -33,10 +33,10 @@ def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
     run is cancelled.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    stop_counting = count_signals(signal.SIGINT, signal.SIGTERM) if is_main else None
     cancelled = threading.Event()
     try:
         with (
+            end_at_second_signal() if is_main else nullcontext(),
             mark_run(store, run, name),
             end_children_on_error(),
             watch_for_cancellation(run, cancelled),
@@ -46,8 +46,6 @@ def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
         if cancelled.is_set():
             raise Abort(f"the run {run} was cancelled") from None
         raise
-    if stop_counting:  # not where it is ending by a signal
-        stop_counting()
 
 
 @contextmanager

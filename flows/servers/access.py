@@ -12,10 +12,8 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.locks import try_lock
 from amazon_electra.flows.servers.health import is_healthy
 
-USER = "admin"
 PASSWORD_FILE = "password"
-LOCK = "up.lock"
-"""File in the store: locked while `up` runs, with the addresses of its servers."""
+LOCK = "up.lock"  # in the store: locked while `up` runs, with the addresses of its servers
 
 
 def restrict_store(root: Path) -> None:
@@ -41,7 +39,7 @@ def read_password(store: Path) -> str:
     with suppress(FileExistsError):
         made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with os.fdopen(made, "w", encoding="utf-8") as file:
-            file.write(f"{USER}:{secrets.token_urlsafe(24)}\n")
+            file.write(f"admin:{secrets.token_urlsafe(24)}\n")
     try:
         return path.read_text(encoding="utf-8").strip()
     except PermissionError:
@@ -61,8 +59,8 @@ def build_mlflow_access(store: Path) -> dict[str, str]:
 
 @contextmanager
 def hold_store(store: Path, addresses: Mapping[str, str]) -> Iterator[None]:
-    """Hold the store for one `up` and say where its servers are; UserError where another one holds
-    it.
+    """Hold the store for one `up` and write down where its servers are; UserError where another
+    `up` holds it.
     """
     with open(store / LOCK, "a+", encoding="utf-8") as lock:
         if not try_lock(lock):

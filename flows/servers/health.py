@@ -3,74 +3,28 @@ fails where one does not answer.
 """
 
 import os
-import signal
 import socket
 import sys
-import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from amazon_electra.flows.runner.processes import Child, Terminated
+from amazon_electra.beam_jobs.core.errors import JobFailed
 from amazon_electra.flows.servers.settings import HOST
 
-START_SECONDS = 300.0
-"""The first start creates the database, which took 8 s on two idle cores."""
-LAST_SECONDS = 10.0
-"""From the second signal to the end of a process that does not end by itself."""
-ANSWER_SECONDS = 10.0
-"""A loaded server takes seconds to answer; it is not away for that."""
+if TYPE_CHECKING:  # it loads the store
+    from amazon_electra.flows.runner.processes import Child
+
+START_SECONDS = 300.0  # the first start creates the database: 8 s on two idle cores
+ANSWER_SECONDS = 10.0  # a loaded server takes seconds to answer
+POLL_SECONDS = 1.0
 
 
-class ServerFailed(RuntimeError):
+class ServerFailed(JobFailed):
     """A server did not come up; the message names its log."""
-
-
-def interrupt_on_signals(*signals: int) -> None:
-    """Raise KeyboardInterrupt in this process for Ctrl-C, and Terminated, which is one, for these
-    signals; a second one ends it (`count_signals`).
-
-    SIGINT itself is restored too: a shell that starts a command in the background has it ignored.
-    """
-
-    def raise_terminated(number: int, _: Any) -> None:
-        raise Terminated
-
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    for number in signals:
-        signal.signal(number, raise_terminated)
-    count_signals(signal.SIGINT, *signals)
-
-
-def count_signals(*signals: int) -> Callable[[], None]:
-    """Let a second one of these signals end this process within `LAST_SECONDS`, whatever it waits
-    for; its jobs end with it. Return a function that ends the counting. Main thread only.
-
-    No handler is replaced: a run that Prefect cancels is Cancelled, and not Crashed, only while
-    Prefect's own handler is in place.
-    """
-    reader, writer = socket.socketpair()
-    writer.setblocking(False)
-    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-
-    def count() -> None:
-        received = 0
-        with reader, writer:
-            while number := reader.recv(1):
-                received += number[0] in signals
-                if received == 2:
-                    time.sleep(LAST_SECONDS)
-                    os._exit(128 + number[0])
-
-    def stop() -> None:
-        signal.set_wakeup_fd(before)
-        writer.shutdown(socket.SHUT_WR)
-
-    threading.Thread(target=count, daemon=True).start()
-    return stop
 
 
 def find_free_port() -> int:
@@ -103,20 +57,13 @@ def check_named_server(variable: str) -> None:
         )
 
 
-POLL_SECONDS = 1.0
-
-
-def wait_until_healthy(name: str, process: Child, check: Callable[[], bool]) -> None:
+def wait_until_healthy(name: str, process: "Child", check: Callable[[], bool]) -> None:
     """Wait until `check` is true; raise ServerFailed if the process ends or takes too long."""
     deadline = time.monotonic() + START_SECONDS
     while not check():
-        if process.has_ended():
-            cause = process.find_cause()
+        if process.has_ended() or time.monotonic() > deadline:
+            cause = process.find_cause() if process.has_ended() else "no answer"
             raise ServerFailed(f"{name} did not start: {cause} (log: {process.log})")
-        if time.monotonic() > deadline:
-            raise ServerFailed(
-                f"{name} gave no answer in {START_SECONDS:.0f} s (log: {process.log})"
-            )
         time.sleep(POLL_SECONDS)
 
 

@@ -25,16 +25,12 @@ async def begin_immediate(
         yield transaction
 
 
-def create_server() -> FastAPI:
+def create_server(**options: Any) -> FastAPI:
     """Return the application of a server that stays, with its UI."""
-    return _create()
+    AioSqliteConfiguration.begin_transaction = begin_immediate  # type: ignore[method-assign]
+    return create_app(final=True, **options)
 
 
 def create_run_server() -> FastAPI:
     """Return that of a server for one run: without UI, scheduler and search for late runs."""
-    return _create(ephemeral=True)
-
-
-def _create(**options: Any) -> FastAPI:
-    AioSqliteConfiguration.begin_transaction = begin_immediate  # type: ignore[method-assign]
-    return create_app(final=True, **options)
+    return create_server(ephemeral=True)

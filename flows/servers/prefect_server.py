@@ -21,7 +21,7 @@ from amazon_electra.flows.servers.access import (
     read_password,
 )
 from amazon_electra.flows.servers.health import find_free_port, is_healthy, wait_until_healthy
-from amazon_electra.flows.servers.settings import HOST, SERVER, build_client_environment
+from amazon_electra.flows.servers.settings import HOST, build_client_environment
 
 WATCH_SECONDS = 1.0
 
@@ -36,7 +36,11 @@ def start_prefect_server(store: Path, port: int, factory: str = "create_server")
     url = f"http://{HOST}:{port}"
     settings = {
         **build_client_environment(store, f"{url}/api"),
-        **SERVER,
+        # leases in memory would leave the accelerator taken for ever after a restart
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage"
+        ".filesystem",
+        "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
+        "PREFECT_SERVER_UI_V2_ENABLED": "false",  # it asks a third party for its settings
         "PREFECT_SERVER_API_AUTH_STRING": read_password(store),
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url,
         "PREFECT_SERVER_UI_API_URL": f"{url}/api",
@@ -67,15 +71,13 @@ def connect_prefect(store: Path, meanwhile: Callable[[], object] = lambda: None)
         atexit.register(over.set)
         meanwhile()
         wait_until_healthy("the Prefect server", server, lambda: is_healthy(f"{url}/health"))
-    threading.Thread(target=end_with, args=[server, over], daemon=True).start()
 
+    def end_with_server() -> None:  # Prefect's client would repeat its requests for minutes
+        while not over.wait(WATCH_SECONDS):
+            if server.has_ended():
+                cause = f"failed: the Prefect server ended: {server.find_cause()}"
+                again = f"(log: {server.log}); the same command continues"
+                print(f"{cause} {again}", file=sys.stderr, flush=True)
+                os._exit(os.EX_TEMPFAIL)
 
-def end_with(server: Child, over: threading.Event) -> None:
-    """End this process, and with it its jobs, if its server ends before it is over: Prefect's
-    client would repeat its requests for minutes.
-    """
-    while not over.wait(WATCH_SECONDS):
-        if server.has_ended():
-            cause = f"failed: the Prefect server ended: {server.find_cause()} (log: {server.log})"
-            print(f"{cause}; the same command continues", file=sys.stderr, flush=True)
-            os._exit(os.EX_TEMPFAIL)
+    threading.Thread(target=end_with_server, daemon=True).start()

@@ -3,18 +3,14 @@
 from pathlib import Path
 
 HOST = "127.0.0.1"
-TAG = "amazon-electra"
-"""Tag of every run of ours, by which the automations know them on a shared server."""
-PAUSED_EVENT = "amazon-electra.run.paused"
-"""Last event of a run's process that leaves it suspended."""
-READY_FILE = Path("logs", "deployments.ready")
-"""File in the store that is there once the deployments are served."""
+TAG = "amazon-electra"  # of every run of ours, by which the automations know them
+PAUSED_EVENT = "amazon-electra.run.paused"  # last event of a run's process that leaves it suspended
+READY_FILE = Path("logs", "deployments.ready")  # of the store: the deployments are served
 
 HEARTBEAT_SECONDS = 30
-"""Time between two heartbeats of a flow run; Prefect's default is 180, its minimum is 30."""
 LOST_SECONDS = 900
 """A run without a heartbeat for so long is marked Crashed: longer than the eight minutes for which
-a run outlives a server that is away, so that none is taken for lost when it comes back.
+a run outlives a server that is away.
 """
 
 NO_TELEMETRY = {
@@ -23,7 +19,6 @@ NO_TELEMETRY = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
 }
-"""Environment under which nothing of this project calls home."""
 CLIENT = {
     "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
     "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
@@ -34,20 +29,8 @@ CLIENT = {
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_SECONDS),
     "PYTHONSAFEPATH": "1",
 }
-"""Environment of Prefect's clients. Eight retries wait for 2 + 4 + … + 256 s: a run outlives a
-server that is away for eight minutes. Runs import no code of the folder they are started in, and
-keep no results in Prefect, which would read them as code.
-"""
-
-
-SERVER = {
-    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage"
-    ".filesystem",
-    "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
-    "PREFECT_SERVER_UI_V2_ENABLED": "false",
-}
-"""Environment of Prefect's server. Leases in its memory would leave the accelerator taken for ever
-after a restart in the middle of a training. The new UI asks a third party for its settings.
+"""Eight retries wait for 2 + 4 + … + 256 s. Runs import no code of the folder they are started in,
+and keep no results in Prefect, which would read them as code.
 """
 
 

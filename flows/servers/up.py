@@ -16,7 +16,6 @@ from pathlib import Path
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.runner.processes import Child
-from amazon_electra.flows.servers import health
 from amazon_electra.flows.servers.access import (
     PASSWORD_FILE,
     build_mlflow_access,
@@ -27,13 +26,14 @@ from amazon_electra.flows.servers.health import ServerFailed, is_healthy, wait_u
 from amazon_electra.flows.servers.mlflow_server import start_mlflow_server
 from amazon_electra.flows.servers.prefect_server import start_prefect_server
 from amazon_electra.flows.servers.settings import HOST, READY_FILE, build_client_environment
+from amazon_electra.flows.servers.signals import interrupt_on_signals
 
 WATCH_SECONDS = 1.0
 
 
 def run_servers(store: Path, prefect_port: int, mlflow_port: int) -> None:
     """Start everything; return when interrupted, raise ServerFailed when a process ends."""
-    health.interrupt_on_signals(signal.SIGTERM, signal.SIGHUP)
+    interrupt_on_signals(signal.SIGTERM, signal.SIGHUP)
     prefect, mlflow = f"http://{HOST}:{prefect_port}", f"http://{HOST}:{mlflow_port}"
     running: dict[str, Child] = {}
     with ExitStack() as stack:
@@ -82,9 +82,7 @@ def start_deployments(store: Path) -> Child:
 
 
 def check_ports(*ports: int) -> None:
-    """Raise UserError unless all ports exist and are free: another server there would answer for
-    ours.
-    """
+    """Raise UserError where another server has a port, and would answer for ours."""
     for port in ports:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

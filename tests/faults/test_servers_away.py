@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import psutil
 
-from amazon_electra.flows.servers import health, mlflow_server, prefect_server
+from amazon_electra.flows.servers import mlflow_server, prefect_server, signals
 from amazon_electra.flows.servers.access import build_mlflow_access, build_prefect_access
 from amazon_electra.flows.servers.health import find_free_port, is_healthy
 from amazon_electra.flows.servers.settings import HOST
@@ -118,7 +118,7 @@ def test_a_second_signal_ends_a_run_whose_server_died(tmp_path):
     run.terminate()
     eventually(lambda: not alive(job))
     run.terminate()
-    assert run.wait(health.LAST_SECONDS + 5) == 128 + signal.SIGTERM
+    assert run.wait(signals.LAST_SECONDS + 5) == 128 + signal.SIGTERM
 
 
 def test_a_run_ends_with_its_own_server(tmp_path):

@@ -2,11 +2,9 @@
 packages know.
 """
 
-import json
 import os
 import re
 import subprocess
-import sys
 import tomllib
 from contextlib import suppress
 from importlib import metadata
@@ -24,8 +22,7 @@ COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SERVICES = COMPOSE["services"]
 SET_BY_IMAGE = {"POSTGRES_USER", "POSTGRES_PASSWORD", "POSTGRES_DB", "PYTHON_IMAGE"}
 SET_BY_IMAGE |= {"TORCH", "TORCH_INDEX", "PIP_INDEX_URL", "UV_DEFAULT_INDEX"}
-JSON_FORMATTER = "PREFECT_LOGGING_FORMATTERS_JSON_CLASS"
-OF_LOGGING = {"PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER", JSON_FORMATTER}
+OF_LOGGING = {"PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER"}
 """Keys of Prefect's logging.yml."""
 
 OF_BUCKETS = {
@@ -58,19 +55,6 @@ def test_every_variable_is_one_that_somebody_reads():
     unknown = set(environment_names()) - known
     modules = prefect, environment_variables
     assert {name for name in unknown if not any(hasattr(m, name) for m in modules)} == set()
-
-
-def test_json_logs_have_the_whole_message():
-    [formatter] = re.findall(f"{JSON_FORMATTER}=(\\S+)", (DEPLOY / "Dockerfile").read_text())
-    script = (
-        "import logging, prefect.logging.configuration as made;"
-        "made.setup_logging(); logging.getLogger('prefect.test').info('%d rows', 5)"
-    )
-    console = "PREFECT_LOGGING_HANDLERS_CONSOLE_"
-    chosen = {JSON_FORMATTER: formatter, f"{console}FORMATTER": "json", f"{console}LEVEL": "INFO"}
-    words = [sys.executable, "-c", script]
-    logged = subprocess.run(words, env=os.environ | chosen, capture_output=True, check=True)
-    assert json.loads(logged.stderr)["message"] == "5 rows"
 
 
 def test_what_env_example_names_reaches_the_containers():

@@ -157,9 +157,10 @@ def be_patient_with_mlflow(store: Path) -> None:
 
 
 def main() -> None:
-    from amazon_electra.flows.servers import health, prefect_server
+    from amazon_electra.flows.servers import prefect_server
+    from amazon_electra.flows.servers.signals import interrupt_on_signals
 
-    health.interrupt_on_signals(signal.SIGTERM)
+    interrupt_on_signals(signal.SIGTERM)
     store, ways = Path(sys.argv[1]).resolve(), json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     register_module("tests.flows.toy_graph")

@@ -56,7 +56,7 @@ def test_up_ends_when_one_of_its_processes_does(tmp_path, monkeypatch):
         monkeypatch.setattr(up, name, partial(start, name))
     monkeypatch.setattr(up, "is_healthy", lambda url: True)
     monkeypatch.setattr(up, "READY_FILE", ".")
-    monkeypatch.setattr(health, "interrupt_on_signals", lambda *signals: None)
+    monkeypatch.setattr(up, "interrupt_on_signals", lambda *signals: None)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     ports = health.find_free_port(), health.find_free_port()
     with pytest.raises(health.ServerFailed) as told:
@@ -75,12 +75,21 @@ def test_a_taken_or_impossible_port():
             assert str(port) in str(told.value)
 
 
-def test_a_store_that_is_a_file(tmp_path, capsys):
+def test_a_store_that_cannot_be_made(tmp_path, capsys):
     file = tmp_path / "file"
     file.write_text("")
-    for store in (file, file / "store"):
+    for store in (file, file / "store", "/proc/foo"):
         assert main.run_words(["up", "--store", str(store)]) == 2
-        assert str(store) in capsys.readouterr().err
+        assert f"--store {store}" in capsys.readouterr().err
+
+
+def test_nobody_else_reads_a_store(tmp_path):
+    store = tmp_path / "parent" / "own"
+    access.restrict_store(store)
+    (store / "logs").mkdir()
+    (store / "logs" / "up.log").write_text("a line")
+    modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in store.rglob("*")}
+    assert modes == {(True, 0o700), (False, 0o600)}
 
 
 @pytest.mark.parametrize("address", ["https://api.prefect.cloud/api/accounts/A", "http://h:1/api"])
@@ -93,15 +102,16 @@ def test_a_named_prefect_server_is_taken(tmp_path, monkeypatch, address):
 
 STUBBORN = (
     "import signal, time\n"
-    "from amazon_electra.flows.servers import health\n"
-    "health.LAST_SECONDS = 0.2\n"
-    "health.interrupt_on_signals(signal.SIGTERM)\n"
+    "from amazon_electra.flows.servers import signals\n"
+    "signals.LAST_SECONDS = 0.2\n"
+    "signals.interrupt_on_signals(signal.SIGTERM)\n"
     "words = ['ready', 'told']\n"
-    "while True:\n"
-    "    try:\n"
-    "        if words: print(words.pop(0), flush=True)\n"
-    "        time.sleep(1000)\n"
-    "    except KeyboardInterrupt: pass\n"
+    "with signals.end_at_second_signal():\n"
+    "    while True:\n"
+    "        try:\n"
+    "            if words: print(words.pop(0), flush=True)\n"
+    "            time.sleep(1000)\n"
+    "        except KeyboardInterrupt: pass\n"
 )
 
 

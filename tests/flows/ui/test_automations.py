@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from amazon_electra.flows.cli import terminal
-from amazon_electra.flows.servers import health
+from amazon_electra.flows.servers import signals
 from amazon_electra.flows.servers.settings import TAG
 from amazon_electra.flows.ui import automations
 from tests.flows.forms import fill_parameters
@@ -28,7 +28,7 @@ def test_an_automation_is_about_our_runs_alone(automation):
 def test_a_run_started_in_a_terminal_is_one_of_ours(prefect_home, monkeypatch):
     from prefect.context import TagsContext
 
-    monkeypatch.setattr(health, "interrupt_on_signals", lambda *signals: None)
+    monkeypatch.setattr(signals, "interrupt_on_signals", lambda *signals: None)
     form = fill_parameters(dump={"paths": ["sample:100"]}, store=str(prefect_home))
     seen = terminal.run_in_terminal(
         Path(form.store), lambda: {"tags": TagsContext.get().current_tags}

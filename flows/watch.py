@@ -16,11 +16,11 @@ from pydantic import Field
 
 from amazon_electra.beam_jobs.core.files import hash_bytes, write_json
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.beam_jobs.core.storage import is_remote
+from amazon_electra.beam_jobs.core.storage import Identity, is_remote
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.flows.configuration.form import STORE
 from amazon_electra.flows.configuration.form_tools import take_fields
-from amazon_electra.flows.dumps.arrivals import NewFile, find_dumps
+from amazon_electra.flows.dumps.arrivals import find_dumps
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.store.store import Store
@@ -68,9 +68,8 @@ def look_for_dumps(store: Store, watch: Watch) -> list[str]:
     if INBOX in watch.places:
         (store.root / INBOX).parent.mkdir(parents=True, exist_ok=True)
     files, log = find_whole_dumps(store, watch), find_run_logger()
-    paths = [file.path for file in files]
-    identity = json.dumps([store.address, sorted(file.key for file in files)])
-    key = f"dump-{hash_bytes(identity.encode())[:32]}"
+    paths = [path for path, *_ in files]
+    key = f"dump-{hash_bytes(json.dumps([store.address, *files]).encode())[:32]}"
     with get_client(sync_client=True) as client:
         wanted = FlowRunFilter.model_validate({"idempotency_key": {"any_": [key]}})
         is_known = bool(client.read_flow_runs(flow_run_filter=wanted, limit=1))
@@ -90,7 +89,7 @@ def look_for_dumps(store: Store, watch: Watch) -> list[str]:
     return paths
 
 
-def find_whole_dumps(store: Store, watch: Watch) -> list[NewFile]:
+def find_whole_dumps(store: Store, watch: Watch) -> list[Identity]:
     """Return the dumps that lie in the places as the last look saw them, and keep what this one
     sees. Relative places lie in the store.
     """
@@ -100,9 +99,9 @@ def find_whole_dumps(store: Store, watch: Watch) -> list[NewFile]:
     for note in notes:
         log.warning("watch.places: %s", note)
     seen = json.loads(memory.read_text(encoding="utf-8")) if memory.exists() else []
-    write_json(memory, [file.key for file in files])
-    whole = [file for file in files if is_remote(file.path) or file.key in seen]
+    write_json(memory, files)
+    whole = [file for file in files if is_remote(file[0]) or list(file) in seen]
     for file in files:
         if file not in whole:
-            log.info("%s is new or changes: the next look takes it if it stays", file.path)
+            log.info("%s is new or changes: the next look takes it if it stays", file[0])
     return whole

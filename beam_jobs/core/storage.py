@@ -312,10 +312,12 @@ def list_files(patterns: Iterable[str], field: str = "input") -> dict[str, Ident
     return dict(sorted(found.items(), key=lambda file: (os.path.basename(file[0]), file[0])))
 
 
-def expand_pattern(pattern: str, field: str = "input") -> list[str]:
-    """Return the files of a name or glob, with all in its folders; none where nothing matches."""
+def expand_pattern(pattern: str, field: str = "input") -> dict[str, Identity | None]:
+    """Return the files of a name or glob, with all in its folders, as `list_files` does; none where
+    nothing matches.
+    """
     with open_places([pattern], field) as places:
-        return list(_expand(pattern, field, places))
+        return _expand(pattern, field, places)
 
 
 @contextmanager

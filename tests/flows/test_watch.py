@@ -19,9 +19,9 @@ def test_a_file_is_whole_once_two_looks_see_the_same(tmp_path):
     first = dump(store.root / "inbox" / "a.json")
     assert find_whole_dumps(store, Watch()) == []
     dump(store.root / "inbox" / "b.json")
-    assert [file.path for file in find_whole_dumps(store, Watch())] == [first]
+    assert [path for path, *_ in find_whole_dumps(store, Watch())] == [first]
     dump(store.root / "inbox" / "b.json", text="{more}")
-    assert [file.path for file in find_whole_dumps(store, Watch())] == [first]
+    assert [path for path, *_ in find_whole_dumps(store, Watch())] == [first]
     assert len(find_whole_dumps(store, Watch())) == 2
 
 

@@ -2,15 +2,14 @@
 begins with its field.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import format_value, replace_settings
 from amazon_electra.flows.configuration.form import SHAPE
-from amazon_electra.flows.configuration.study_file import Arm, Study, StudyTask
+from amazon_electra.flows.configuration.study_file import Arm, Study
 from amazon_electra.model.config import ContrastiveConfig, FinetuningSettings
 from amazon_electra.model.encoders.places import FORMS, find_kind
 from amazon_electra.model.finetuning import search
@@ -29,9 +28,9 @@ BUDGETS = ("same_flops_as", "same_tokens_as")
 
 def validate_study(study: Study) -> Iterator[str]:
     """Yield every mistake that the text alone shows."""
-    for field, names in (("arms", _list_names(study.arms)), ("tasks", _list_names(study.tasks))):
+    arms, tasks = [arm.name for arm in study.arms], [task.name for task in study.tasks]
+    for field, names, remedy in (("arms", arms, ""), ("tasks", tasks, "; give each a `title`")):
         if twice := {name for name in names if names.count(name) > 1}:
-            remedy = "; give each a `title`" * (field == "tasks")
             yield f"{field}: two of the same name: {', '.join(sorted(twice))}{remedy}"
     for i, arm in enumerate(study.arms):
         yield from (f"arms[{i}].{mistake}" for mistake in _check_arm(study, arm))
@@ -44,7 +43,6 @@ def validate_study(study: Study) -> Iterator[str]:
             yield f"tasks[{i}].task: {mistake.message}"
     yield from _check_settings(study)
     yield from _check_search(study)
-    arms = _list_names(study.arms)
     for i, pair in enumerate(study.comparisons):
         if unknown := [name for name in pair if name not in arms]:
             yield f"comparisons[{i}]: no arm {unknown[0]!r}; there are {', '.join(arms)}"
@@ -52,16 +50,12 @@ def validate_study(study: Study) -> Iterator[str]:
             yield f"comparisons[{i}]: {' and '.join(pair)}: the same arm, or the same pair, twice"
 
 
-def _list_names(named: Sequence[Arm] | Sequence[StudyTask]) -> list[str]:
-    return [one.name for one in named]
-
-
 def find_missing_places(study: Study) -> Iterator[str]:
     """Yield folders and files that are not there, and data in which a task finds no example; places
-    written `<name>` are made later.
+    written `${name}` are made later.
     """
     for i, task in enumerate(study.tasks):
-        if not _is_made_later(task.data):
+        if not is_made_later(task.data):
             try:
                 if not Path(task.data).exists():
                     raise UserError("no such file or folder")
@@ -81,16 +75,17 @@ def find_missing_places(study: Study) -> Iterator[str]:
             if place.startswith(("/", ".", "~")) or (place and Path(place).exists()):
                 folders.append((field, place, "config.json"))  # other names may be on the hub
         for field, place, file in folders:
-            if place and not _is_made_later(place) and not (Path(place) / file).exists():
+            if place and not is_made_later(place) and not (Path(place) / file).exists():
                 yield f"arms[{i}].{field}: {place}: there is no {file}"
 
 
-def _is_made_later(place: str) -> bool:
-    return place.startswith("<") and ">" in place
+def is_made_later(place: str) -> bool:
+    """Return whether a stage makes it: `${corpus}`, `${encoder}`, …"""
+    return place.startswith("${")
 
 
 def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
-    own, names = arm.pretraining, _list_names(study.arms)
+    own, names = arm.pretraining, [one.name for one in study.arms]
     if bool(arm.encoder) == bool(own) or arm.encoder.startswith("arm:"):
         forms = "a folder, a hub name, an arm of model/arms, random, half or layers:N"
         yield f"encoder: give {forms}, or else `pretraining` with its `shards`"
@@ -132,7 +127,7 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
         yield "set.seed: the study says it for all arms: `pretraining_seeds`"
     if place := own.start_from:
         yield from (f"set.{n}: the shape is that of {place}" for n in SHAPE if n in own.set)
-        if not _is_made_later(place) and not find_kind(place):
+        if not is_made_later(place) and not find_kind(place):
             yield f"start_from: {place} does not name an encoder: write {FORMS}"
     if own.corpus:
         if not own.start_from:
@@ -159,36 +154,22 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
 
 
 def _check_settings(study: Study) -> Iterator[str]:
-    """Check each value by itself, then what every cell puts together; last yield the tasks whose
-    cells are those of another one, whatever they are called: such a task would count twice.
-    """
+    """Check each value by itself, then what every cell puts together."""
     base = RECIPES[study.recipe].finetuning if study.recipe else FinetuningSettings()
     for field, layer in [("settings", study.settings), *_list_own_settings(study)]:
         for name, value in layer.items():
             yield from _check_values(base, f"{field}.{name}", {name: value})
-    known: dict[Any, StudyTask] = {}
     for i, task in enumerate(study.tasks):
-        cells = []
         for arm in (arm for arm in study.arms if arm.suits(task)):
             together = {**study.settings, **task.settings, **arm.settings}
             field = f"tasks[{i}].settings, with those of {arm.name}"
             yield from _check_values(base, field, together, TASKS.get(task.task), arm)
-            with suppress(UserError):  # reported just now
-                cells.append(_resolve_settings(base, together))
-        other = known.setdefault((task.task, task.data, tuple(cells)), task)
-        if other is not task:
-            yield f"tasks[{i}]: {task.name!r} is {other.name!r} again, with the same settings"
 
 
 def _list_own_settings(study: Study) -> list[tuple[str, Mapping[str, Any]]]:
     """Return what arms and tasks say for themselves, each with its field."""
     arms = [(f"arms[{i}].settings", arm.settings) for i, arm in enumerate(study.arms)]
     return [*arms, *((f"tasks[{i}].settings", t.settings) for i, t in enumerate(study.tasks))]
-
-
-def _resolve_settings(base: FinetuningSettings, settings: Mapping[str, Any]) -> FinetuningSettings:
-    """Return the settings of fine-tuning with these in place of their own."""
-    return change_settings(base, {name: format_value(v) for name, v in settings.items()})
 
 
 def _check_values(
@@ -200,7 +181,8 @@ def _check_values(
 ) -> Iterator[str]:
     """Yield what the settings ask that fine-tuning, or the task, does not take."""
     try:
-        chosen = _resolve_settings(base, settings)
+        texts = {name: format_value(value) for name, value in settings.items()}
+        chosen = change_settings(base, texts)
         if task and arm:
             check_for_task(chosen, task, bool(arm.teacher))
     except UserError as mistake:

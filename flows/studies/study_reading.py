@@ -23,9 +23,7 @@ from amazon_electra.model.yaml_text import load_yaml
 SHIPPED = Path(__file__).parent / "shipped"
 VARIABLE = re.compile(r"\$\{(\w+)\}")
 MADE = ("corpus", "shards", "general_shards", "encoder", "origin")
-"""What a file names as `${corpus}`: stages make it. `general_shards` needs general text, `origin` a
-published encoder.
-"""
+"""What a file names as `${corpus}`: stages make it."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,6 @@ class LoadedStudy:
     """A study whose file was read and found right."""
 
     study: Study
-    """Folders that stages make are written `<name>`."""
     choice: StudyChoice
     wanted: frozenset[str]
     """The names of MADE in the file."""
@@ -46,7 +43,7 @@ class LoadedStudy:
     @property
     def labelled_tasks(self) -> list[str]:
         """Return the tasks whose examples are the reviews of the dump."""
-        return [task.task for task in self.study.tasks if task.data == "<corpus>"]
+        return [task.task for task in self.study.tasks if task.data == "${corpus}"]
 
 
 def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
@@ -58,7 +55,7 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
         raise UserError(f"{name}: ${{{min(unknown)}}} is none of {', '.join(MADE)}")
     if "origin" in wanted and not parameters.pretraining.start_from:
         raise UserError(f"the study {name} adapts a published encoder", "pretraining.start_from")
-    study = parse_study(mark_variables(content), name, choice.settings)
+    study = parse_study(content, name, choice.settings)
     if ("general_shards" in wanted) != bool(choice.general_text):
         text = choice.general_text[0] if choice.general_text else None
         need = "needs none; leave it out" if text else "pre-trains on general text: name its files"
@@ -92,15 +89,6 @@ def list_shipped_studies() -> list[str]:
 def list_variables(content: Any) -> frozenset[str]:
     """Return the names that the content of a study file holds as `${name}`."""
     return frozenset(name for text in list_strings(content) for name in VARIABLE.findall(text))
-
-
-def mark_variables(content: Any) -> Any:
-    """Return the content with `<name>` in place of each `${name}`."""
-    if isinstance(content, str):
-        return VARIABLE.sub(r"<\1>", content)
-    if isinstance(content, dict):
-        return {key: mark_variables(value) for key, value in content.items()}
-    return [mark_variables(value) for value in content] if isinstance(content, list) else content
 
 
 def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = None) -> Study:

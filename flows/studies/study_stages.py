@@ -28,15 +28,15 @@ from amazon_electra.flows.stages.pretraining import (
 from amazon_electra.flows.stages.search import build_search_stage
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.studies.study_checks import is_made_later
 from amazon_electra.flows.studies.study_reading import LoadedStudy
 from amazon_electra.model.config import ContrastiveConfig
 from amazon_electra.model.encoders.places import find_kind
 from amazon_electra.model.finetuning import search
 from amazon_electra.model.finetuning.request import is_part_of_teacher
 
-DEV = "dev_shards"
-"""Source that measures pre-trainings on shards that stages make."""
-MADE_SHARDS = ("<shards>", "<general_shards>")
+DEV = "dev_shards"  # source that measures pre-trainings on shards that stages make
+MADE_SHARDS = ("${shards}", "${general_shards}")
 
 
 @dataclass(frozen=True)
@@ -71,28 +71,22 @@ class StudyStages:
         self.arms = {arm.name: arm for arm in self.study.arms}
         self._made: dict[Any, Stage] = {}
 
-    def find_source(self, place: str) -> Stage:
+    def find_source(self, place: str, loads: bool = False) -> Stage:
         """Return the stage of a place that the study names: of the graph, or an external one; an
-        encoder in a package or a registry is loaded first.
+        encoder in a package or a registry is loaded first, and one that pre-training starts from.
         """
-        name = place.removeprefix("<").removesuffix(">")
-        if place != name:
-            return self.sources[name]
-        if place not in self._made:
-            is_loaded = find_kind(place) in ("package", "registry")
-            build = build_origin_stage if is_loaded else build_external_stage
-            self._made[place] = build(place, self.store)
-        return self._made[place]
+        if is_made_later(place):
+            return self.sources[place[2:-1]]
+        key = place, loads or find_kind(place) in ("package", "registry")
+        if key not in self._made:
+            build = build_origin_stage if key[1] else build_external_stage
+            self._made[key] = build(place, self.store)
+        return self._made[key]
 
     def find_origin(self, arm: Arm) -> Stage | None:
         """Return the published encoder that an arm's pre-training starts from, if it does."""
         place = arm.pretraining.start_from
-        if not place or place.startswith("<"):
-            return self.find_source(place) if place else None
-        key = "origin", place
-        if key not in self._made:
-            self._made[key] = build_origin_stage(place, self.store, f"{arm.name}: start_from")
-        return self._made[key]
+        return self.find_source(place, loads=True) if place else None
 
     def list_with_teachers(self, arm: Arm) -> list[Arm]:
         """Return an arm, its teacher, that one's teacher, …"""
@@ -266,12 +260,9 @@ class StudyStages:
     @cached_property
     def latencies(self) -> dict[str, Stage]:
         """Arm → the measurement of its first cell; each is made alone on the machine."""
-        if not self.study.latency:
-            return {}
-        found: dict[str, Stage] = {}
-        for cell in self.cells:
-            name = cell.arm.name
-            if name not in found and not cell.arm.is_baseline:
-                title = f"latency of {name}"
-                found[name] = build_latency_stage(cell.finetuned, self.device, title)
-        return found
+        first = {c.arm.name: c for c in reversed(self.cells) if not c.arm.is_baseline}
+        return {
+            name: build_latency_stage(first[name].finetuned, self.device, f"latency of {name}")
+            for name in self.arms
+            if name in first and self.study.latency
+        }

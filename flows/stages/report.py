@@ -118,6 +118,7 @@ def describe_study(
     return ReportInput(
         title=title,
         command=command,
+        store=store.address,
         dump=describe_dump(dump) if dump else {},
         synthetic=bool(dump and dump.result.get("synthetic")),
         stages=describe_stages(store, made),

@@ -72,6 +72,8 @@ class ReportInput(Facts):
     question: str = ""
     command: str = ""
     """Makes the same report again."""
+    store: str = ""
+    """Where the models are; empty: where commands look."""
     comparisons: list[tuple[str, str]] = []
     """Pairs of arms; without any the first arm is compared with each of the others."""
     adaptation: list[tuple[str, str]] = []

@@ -226,8 +226,7 @@ def list_commands(study: ReportInput, owners: Sequence[Owner]) -> list[str]:
     """Return what the owner of the models types next; nothing where no model was kept."""
     if not owners:
         return []
-    words = shlex.split(study.command)
-    store = words[words.index("--store") :][:2] if "--store" in words else []
+    store = ["--store", study.store] if study.store else []
     score = shlex.join(["amazon-electra", "score", "--dump", "new.csv", *store])
     return [
         f"# a copy of new reviews with the answers beside their columns\n{score}",

@@ -21,7 +21,7 @@ def test_the_report_begins_for_a_manager(tmp_path):
     write_json(tmp_path / "model" / "cost.json", {"megabytes": 90.8, "milliseconds": 5.25})
     write_json(tmp_path / "model" / "results.json", {"task": "polarity"})
     command = "amazon-electra run --dump shop.csv --store 'my store'"
-    result, text = render(tmp_path, cells, models=["model"], command=command)
+    result, text = render(tmp_path, cells, models=["model"], command=command, store="my store")
     [accuracy] = [
         row["metrics"]["accuracy"]["value"] for row in result.results if row["arm"] == "joined"
     ]

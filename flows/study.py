@@ -4,6 +4,7 @@ tasks × seeds → report. Each is a stage of its own, made once for all studies
 
 import os
 from collections.abc import Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,11 @@ from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import LoadedStudy, load_study
 from amazon_electra.flows.studies.study_report import build_study_report
 from amazon_electra.flows.studies.study_stages import DEV, StudyStages
+
+planned_study: ContextVar[tuple[LoadedStudy, Stage | None] | None] = ContextVar(
+    "planned_study", default=None
+)
+"""The study that this context runs, and its dump as it was listed: a flow has only its form."""
 
 
 def graph(p: Parameters, loaded: LoadedStudy, store: Store, dump: Stage | None = None) -> Groups:
@@ -134,7 +140,10 @@ def study(**given: Any) -> dict[str, Any]:
     """
     choice = given.pop("study")
     parameters = Parameters(**given)
-    loaded = load_study(parameters, choice)
     store = Store(parameters.store)
-    dump = build_dump_stage(parameters.dump, store) if loaded.reads_dump else None
+    if known := planned_study.get():
+        loaded, dump = known
+    else:
+        loaded = load_study(parameters, choice)
+        dump = build_dump_stage(parameters.dump, store) if loaded.reads_dump else None
     return run_graph(lambda _: graph(parameters, loaded, store, dump), parameters, store, dump)

@@ -30,10 +30,19 @@ def test_an_import_loads_no_library():
 
 
 def test_mistakes_are_user_errors(tmp_path):
-    with pytest.raises(ae.UserError, match="finetunning"):
-        ae.run("shop.csv", store=tmp_path / "store", finetunning={})
-    with pytest.raises(ae.UserError, match="seeds"):
+    for call, given, meant in (
+        (ae.run, {"finetunning": {}}, "finetuning"),
+        (ae.run, {"lables": ["reason"]}, "labels"),
+        (ae.score, {"fromat": "csv"}, "format"),
+    ):
+        with pytest.raises(ae.UserError) as told:
+            call("shop.csv", store=tmp_path / "store", **given)
+        assert told.value.field in given
+        assert told.value.message.endswith(f"did you mean {meant}?")
+    with pytest.raises(ae.UserError) as told:
         ae.run("shop.csv", store=tmp_path / "store", finetuning={"seeds": ["one"]})
+    assert told.value.field == "finetuning.seeds"
     absent = tmp_path / "absent.csv"  # found in the run's own process
-    with pytest.raises(ae.UserError, match=re.escape(str(absent))):
+    with pytest.raises(ae.UserError) as told:
         ae.run(absent, store=tmp_path / "store")
+    assert str(absent) in str(told.value)

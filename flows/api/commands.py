@@ -6,30 +6,32 @@ stay out of the caller's memory; and Ctrl-C ends the run as in a terminal, so th
 continues it.
 """
 
+import inspect
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, TypeVar
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.children import bind_command
 from amazon_electra.beam_jobs.core.command import USER_ERROR
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.beam_jobs.core.settings import Settings, describe_unknown
 from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.flows.cli.stores import build_store
 from amazon_electra.flows.configuration.form import Parameters, Scoring
 from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT
-from amazon_electra.flows.store.store import Store
 
 Section = Mapping[str, Any] | Settings
 Dump = str | Path | Sequence[str | Path] | Section
+Form = TypeVar("Form", bound=Settings)
 REQUEST, RESULT = "request.json", "result.json"
 
 
@@ -89,16 +91,14 @@ def run(
     nothing anew. Raises UserError for what only the user can put right, TransientError where the
     same call may pass later, and JobFailed for any other failure.
     """
-    given: dict[str, Any] = {**sections, "store": _find_store(store), "dump": _describe_dump(dump)}
-    if labels:
-        given["dump"]["labels"] = list(labels)
-    form = fill_form(Parameters, recipe=recipe, **given)
-    made = _call("run", {"form": form.model_dump(mode="json")})
+    about = describe_dump(dump) | ({"labels": list(labels)} if labels else {})
+    form = fill(Parameters, run, sections, dump=about, recipe=recipe, store=store)
+    made = call_command("run", form)
     return RunResult(
         folder=Path(made["folder"]),
         report=Path(made["report"]),
         model=Path(made["model"]) if "model" in made else None,
-        models={task: Path(folder) for task, folder in made.get("models", {}).items()},
+        models={task: Path(folder) for task, folder in made["models"].items()},
         registered=made.get("registered", ""),
     )
 
@@ -107,7 +107,7 @@ def score(
     dump: Dump,
     output: str | Path = "scores",
     *,
-    model: str | Path | None = None,
+    model: str | Path | Section | None = None,
     alias: str | None = None,
     store: str | Path | None = None,
     format: str = "",
@@ -118,50 +118,57 @@ def score(
     """Label every record of a dump, as `amazon-electra score` does; return where the scores are.
 
     The model is the folder `model`, or the one that has this `alias` in the registry of the store,
-    or else the champion of each task, or its newest model.
+    or else the champion of each task, or its newest model; `model={"task": "stars"}` takes that of
+    one task.
     Each file is a copy of its input with the answers beside its columns; with `format` parquet, csv
     or jsonl a table with the probability of each class, and with the column `id` (empty: found by
     its name). `explain` adds the phrases with the largest weight for each answer. `sections` are
     those of the form. Raises as `run`.
     """
     output = str(output) if storage.is_remote(str(output)) else str(Path(output).absolute())
-    given: dict[str, Any] = {
-        **sections,
-        "store": _find_store(store),
-        "dump": _describe_dump(dump),
-        "output": output,
+    folder = str(Path(model).absolute()) if isinstance(model, str | Path) else None
+    of_registry = dict(model) if isinstance(model, Mapping | Settings) else {}
+    scores = dict(sections.pop("scores", {}))
+    given = {
+        "dump": {"id": id or None, **describe_dump(dump)},
+        "model": {"alias": alias, **of_registry},
+        "scores": {"format": format or None, "explain": explain, **scores},
     }
-    given["dump"] = {"id": id or None, **given["dump"]}
-    given["model"] = {"alias": alias, **dict(given.get("model", {}))}
-    own = {"format": format or None, "explain": explain}
-    given["scores"] = {**own, **dict(given.get("scores", {}))}
-    form = fill_form(Scoring, **given)
-    folder = str(Path(model).absolute()) if model else None
-    made = _call("score", {"model": folder, "form": form.model_dump(mode="json")})
-    names = [file["scores"] if isinstance(file, dict) else file for file in made["files"]]
-    folder = made.get("folder", output)
-    files = tuple(storage.join_path(folder, name) for name in names)
-    return ScoreResult(folder, files, tuple(made.get("results", made["files"])))
+    form = fill(Scoring, score, sections, **given, output=output, store=store)
+    made = call_command("score", form, folder)
+    files = tuple(storage.join_path(made["folder"], name) for name in made["files"])
+    return ScoreResult(made["folder"], files, tuple(made["results"]))
 
 
-def _find_store(given: str | Path | None) -> str:
-    """Return the address of the store that is meant."""
-    return Store(str(given or os.environ.get("AMAZON_ELECTRA_STORE") or "store")).address
-
-
-def _describe_dump(dump: Dump) -> dict[str, Any]:
+def describe_dump(dump: Dump) -> dict[str, Any]:
     """Return the form's section of the dump."""
     if isinstance(dump, Mapping | Settings):
         return dict(dump)
-    paths = [dump] if isinstance(dump, str | Path) else dump
-    return {"paths": [str(path) for path in paths]}
+    return {"paths": [str(path) for path in ([dump] if isinstance(dump, str | Path) else dump)]}
 
 
-def _call(command: str, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Carry a request out in a process of its own, print what it prints and return its result; it
+def fill(
+    kind: type[Form],
+    function: Callable[..., Any],
+    sections: Mapping[str, Section],
+    store: str | Path | None,
+    **given: Any,
+) -> Form:
+    """Return a form by the arguments of a function; UserError for one that it does not have."""
+    known = [*inspect.signature(function).parameters, *kind.model_fields]
+    known = [name for name in dict.fromkeys(known) if name != "sections"]
+    for name in sections:
+        if name not in known:
+            raise UserError(describe_unknown(name, known, "argument"), name)
+    return fill_form(kind, **{**sections, **given, "store": build_store(store).address})
+
+
+def call_command(command: str, form: Settings, model: str | None = None) -> dict[str, Any]:
+    """Carry a command out in a process of its own, print what it prints and return its result; it
     ends with this process.
     """
     with tempfile.TemporaryDirectory() as folder:
+        request = {"form": form.model_dump(mode="json"), "model": model}
         write_json(Path(folder) / REQUEST, request)
         job = [sys.executable, "-m", "amazon_electra.flows.api.commands", command, folder]
         process = subprocess.Popen(
@@ -184,28 +191,20 @@ def _call(command: str, request: Mapping[str, Any]) -> dict[str, Any]:
             finally:
                 process.terminate()  # nothing, if it has ended
         result = Path(folder) / RESULT
-        made = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
-        if process.returncode:
-            if "mistake" in made:
-                raise UserError(**made["mistake"])
-            raise_failure(process.returncode, last)
-        return dict(made)
-
-
-def raise_failure(code: int, line: str) -> NoReturn:
-    """Raise the exception that an exit code of the command and its last line stand for."""
-    message = line.removeprefix("error: ").removeprefix("failed: ")
-    if code == USER_ERROR:
-        raise UserError(message)
-    if code == os.EX_TEMPFAIL:
-        raise TransientError(message)
-    raise JobFailed(message)
+        made = dict(json.loads(result.read_text(encoding="utf-8"))) if result.exists() else {}
+    if process.returncode == 0:
+        return made
+    if "mistake" in made:
+        raise UserError(**made["mistake"])
+    kinds = {USER_ERROR: UserError, os.EX_TEMPFAIL: TransientError}
+    message = last.removeprefix("error: ").removeprefix("failed: ")
+    raise kinds.get(process.returncode, JobFailed)(message)
 
 
 def main() -> None:
     """Carry out the request in a folder, as the command would."""
     from amazon_electra.flows.cli.main import attempt
-    from amazon_electra.flows.cli.run_commands import execute_graph, label_dump, score_with_folder
+    from amazon_electra.flows.cli.running import execute_graph, execute_scoring
 
     command, folder = sys.argv[1], Path(sys.argv[2])
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
@@ -215,11 +214,9 @@ def main() -> None:
         try:
             if command == "run":
                 form = Parameters(**request["form"])
-                made = execute_graph(form, Store(form.store))
-            elif request["model"]:
-                made = score_with_folder(request["model"], Scoring(**request["form"]))
+                made = execute_graph(form, build_store(form.store))
             else:
-                made = label_dump(Scoring(**request["form"]))
+                made = execute_scoring(Scoring(**request["form"]), request["model"])
         except UserError as mistake:
             made = {"mistake": mistake.describe()}
             raise

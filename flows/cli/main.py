@@ -1,5 +1,5 @@
 """The `amazon-electra` command. Exit codes: 0 done, 1 failed, 2 the user's mistake (one line that
-says what to do), 75 failed by what another attempt may mend.
+says what to do), 75 temporary failure, try again.
 
 Each command imports what it needs when it is typed: `--help` answers at once.
 """
@@ -19,12 +19,13 @@ from cyclopts import App, CycloptsError
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.core.files import check_name
 from amazon_electra.beam_jobs.core.terminal import accept_all_characters, print
+from amazon_electra.flows.servers.settings import NO_TELEMETRY
 
 COMMANDS = {
     "run": ("run_commands:run", "Run the whole graph on a dump."),
     "score": ("run_commands:score", "Label every review of a dump with a model of the registry."),
     "suggest": ("store_commands:suggest", "Choose the reviews that are worth a label next."),
-    "study": ("study_command:study", "Run a study."),
+    "study": ("run_commands:study", "Run a study."),
     "runs": ("store_commands:runs", "List the runs of a store."),
     "show": ("store_commands:show", "Show a stage and its lineage."),
     "prune": ("store_commands:prune", "Remove from a store what no run or model needs."),
@@ -32,8 +33,7 @@ COMMANDS = {
     "promote": ("store_commands:promote", "Make a model the champion, an earlier one too."),
 }
 """Command → where it is, and its line in `--help`."""
-FULL_BYTES = 1_000_000
-"""With less room than this on its disk SQLite and others fail, each in its own words."""
+FULL_BYTES = 1_000_000  # with less room on its disk SQLite and others fail, each in its own words
 
 
 def build_app() -> App:
@@ -70,9 +70,8 @@ def run_words(words: Sequence[str]) -> int:
             mistake = UserError(explain(mistake))
         print(f"error: {mistake}", file=sys.stderr)
         return 2
-    from amazon_electra.beam_jobs.core.command_line import take_last
-
-    typed, store = shlex.join(["amazon-electra", *words]), take_last(bound.kwargs.get("store"))
+    *_, store = bound.kwargs.get("store") or [None]  # the last one of several
+    typed = shlex.join(["amazon-electra", *words])
     return attempt(lambda: command(*bound.args, **bound.kwargs), store, typed)
 
 
@@ -80,9 +79,6 @@ def attempt(do: Callable[[], Any], store: str | None = None, command: str = "the
     """Run a command and return its exit code; a known cause of a failure is printed in one line.
     `command` as it was typed.
     """
-    from amazon_electra.flows.servers.health import ServerFailed
-    from amazon_electra.flows.servers.settings import NO_TELEMETRY
-
     os.environ.update(NO_TELEMETRY)
     for name, value in list(os.environ.items()):
         if name.startswith(("PREFECT_", "MLFLOW_")) and not value:
@@ -102,7 +98,7 @@ def attempt(do: Callable[[], Any], store: str | None = None, command: str = "the
         return os.EX_TEMPFAIL
     except Exception as failure:
         full = find_full_disk(store)  # the server's database and logs are there too
-        if full or isinstance(failure, JobFailed | ServerFailed | OSError):
+        if full or isinstance(failure, JobFailed | OSError):
             print(f"failed: {full or failure}", file=sys.stderr)
         else:
             print(traceback.format_exc().rstrip(), file=sys.stderr)

@@ -21,17 +21,14 @@ from amazon_electra.flows.cli.stores import (
 )
 from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.store.flatten import flatten_parameters, summarize_manifest
-from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.flows.store.usage import (
-    Run,
     list_living_runs,
     list_prunable,
     list_runs,
     name_folder,
 )
 
-SHOWN = 88
-"""Characters of a value that `show` prints; manifest.json has all of it."""
+SHOWN = 88  # characters of a value that `show` prints; manifest.json has all of it
 
 
 def list_all(
@@ -40,13 +37,10 @@ def list_all(
     store: StorePlace = None,
 ) -> None:
     """List the runs of a store, oldest first."""
-    import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
-
     opened = open_store(store)
     if stages:
         for manifest in opened.list_manifests():
-            path = f"{manifest['stage']}/{manifest['fingerprint']}"
-            when = f"{manifest['finished']}  {path:<36}"
+            when = f"{manifest['finished']}  {name_folder(manifest):<36}"
             cost = f"{manifest.get('seconds', 0):>9,.1f} s"
             print(f"{when}  {cost}  {manifest['title']:<36} {summarize_manifest(manifest)}")
         return
@@ -57,25 +51,21 @@ def list_all(
             f"{opened.address} --dump …"
         )
     for run in found:
-        size = sum(opened.measure(name_folder(manifest)) for manifest in run.lineage)
-        print(format_run(run, size))
+        last, size = run.last, sum(opened.measure(name_folder(one)) for one in run.lineage)
+        answer = last["result"].get("answer") if last["stage"] in ("report", "study") else ""
+        about = " ".join(str(answer or summarize_manifest(last)).split())
+        columns = (
+            last["finished"],
+            last["fingerprint"],
+            f"{run.state:<10}",
+            f"{format_bytes(size):>8}",
+            f"{run.find_value('dump', 'result', 'name'):<20}",
+            f"{run.find_value('pretraining', 'parameters', 'recipe'):<11}",
+            f"{last['stage']}: {about}",
+        )
+        print("  ".join(columns))
     for name in living:
         print(f"running     {name}")
-
-
-def format_run(run: Run, size: int) -> str:
-    """Return when, fingerprint, state, size, dump, recipe and result of a run, in one line."""
-    last = run.last
-    recipe = run.find_value("pretraining", "parameters", "recipe")
-    answer = last["result"].get("answer") if last["stage"] in ("report", "study") else ""
-    about = " ".join(str(answer or summarize_manifest(last)).split())
-    columns = [
-        f"{last['finished']}  {last['fingerprint']}  {run.state:<10}  {format_bytes(size):>8}",
-        f"{run.find_value('dump', 'result', 'name'):<20}",
-        f"{recipe:<11}",
-        f"{last['stage']}: {about}",
-    ]
-    return "  ".join(columns)
 
 
 def format_bytes(size: float) -> str:
@@ -94,8 +84,6 @@ def show_stage(
     store: StorePlace = None,
 ) -> None:
     """Show a stage: its inputs, its result and its settings."""
-    import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
-
     opened = open_store(store)
     if not (found := opened.find(fingerprint)):
         raise UserError(
@@ -103,20 +91,14 @@ def show_stage(
             f"`amazon-electra runs --stages --store {opened.address}` lists them"
         )
     for manifest in found:
-        print("\n".join(format_stage(opened, manifest)))
-
-
-def format_stage(store: Store, manifest: Manifest) -> list[str]:
-    """Return a line for each stage of the lineage, then for each value of result and settings."""
-    lines = [
-        f"{'   ' * depth}{origin['title']}  {origin['fingerprint']}  {origin['finished']}"
-        for depth, origin in store.trace_lineage(manifest)
-    ]
-    lines[0] += f"  {store.address}/{name_folder(manifest)}"
-    for title, part in (("result", "result"), ("settings", "parameters")):
-        values = flatten_parameters(manifest[part]).items()
-        lines += [f"{title:<10}{name} {value[:SHOWN]}" for name, value in values]
-    return lines
+        where = f"  {opened.address}/{name_folder(manifest)}"
+        for depth, origin in opened.trace_lineage(manifest):
+            about = f"{origin['title']}  {origin['fingerprint']}  {origin['finished']}"
+            print(f"{'   ' * depth}{about}{where}")
+            where = ""
+        for title, part in (("result", "result"), ("settings", "parameters")):
+            for name, value in flatten_parameters(manifest[part]).items():
+                print(f"{title:<10}{name} {value[:SHOWN]}")
 
 
 def prune_store(
@@ -131,8 +113,6 @@ def prune_store(
     """List unfinished stages and stages of runs that are not kept; remove them with --yes. Stages
     that are being made stay, and those of runs that did not end.
     """
-    import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
-
     opened, total = open_store(store), 0
     registered = list[str]()
     if (opened.root / "mlflow").is_dir() or os.environ.get("MLFLOW_TRACKING_URI"):

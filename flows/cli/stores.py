@@ -1,14 +1,15 @@
 """What several commands share: the store, the registry in it, and short names of settings."""
 
 import os
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.servers import mlflow_server
-from amazon_electra.flows.store.store import Store
-from amazon_electra.model.tracking.registry import Registry, list_registries, name_model
+
+if TYPE_CHECKING:  # `--help` needs neither
+    from amazon_electra.flows.store.store import Store
+    from amazon_electra.model.tracking.registry import Registry
 
 StorePlace = Annotated[
     str | None,
@@ -43,30 +44,37 @@ def require_dump(given: dict[str, Any]) -> None:
         )
 
 
-def build_store(place: str | None, is_dry: bool = False) -> Store:
+def build_store(place: object = None, is_dry: bool = False) -> "Store":
     """Return the store, which need not be there yet; `is_dry`: nothing is written there."""
-    return Store(place or os.environ.get("AMAZON_ELECTRA_STORE") or "store", is_dry)
+    from amazon_electra.flows.store.store import Store
+
+    return Store(str(place or os.environ.get("AMAZON_ELECTRA_STORE") or "store"), is_dry)
 
 
-def open_store(place: str | None) -> Store:
+def open_store(place: str | None) -> "Store":
     """Return the store; a UserError where there is none."""
+    import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
+
     store = build_store(place)
     store.check_presence()
     return store
 
 
-def open_registries(store: Store) -> list[Registry]:
+def open_registries(store: "Store") -> "list[Registry]":
     """Return the registered models of all tasks in the store's MLflow."""
-    return list_registries(mlflow_server.resolve_mlflow_uri(store.root))
+    from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_uri
+    from amazon_electra.model.tracking.registry import list_registries
+
+    return list_registries(resolve_mlflow_uri(store.root))
 
 
-def open_registry(store: Store, task: str | None) -> Registry:
+def open_registry(store: "Store", task: str | None) -> "Registry":
     """Return the registered model of a task; of the only task without a name."""
+    from amazon_electra.model.tracking.registry import name_model
+
     every = open_registries(store)
     found = [one for one in every if not task or one.name == name_model(task)]
     if len(found) == 1:
         return found[0]
     tasks = ", ".join(one.task for one in every) or "none; a run registers its models"
-    if task:
-        raise UserError(f"no model of this task is registered: {tasks}", "task", task)
-    raise UserError(f"name the one that is meant; models are registered of: {tasks}", "task")
+    raise UserError(f"name the one that is meant; models are registered of: {tasks}", "task", task)

@@ -10,12 +10,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -26,14 +26,9 @@ from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest
 from amazon_electra.model.report.formats import format_change, format_with_interval, get_title
 
-LINE_SECONDS = 10.0
-"""Time between two plain lines about the same stage."""
-NOT_SHOWN = "ece"
-"""Metric of the report alone: a line of a terminal has room for three."""
-TABLE_WIDTH = 110
-"""Characters of a line where no terminal says how many it has."""
-SHORTEST_NAME = 11
-"""Characters of a task's or arm's column, below which metrics are left to the report."""
+LINE_SECONDS = 10.0  # between two plain lines about the same stage
+NOT_SHOWN = "ece"  # metric of the report alone
+TABLE_WIDTH = 110  # characters of a line where no terminal says how many it has
 
 
 class Terminal:
@@ -130,14 +125,14 @@ def run_in_terminal(
     """Return what `run` returns: it imports and calls a flow, once the Prefect server is known.
     `root` is the store's folder, `promotes`: a registry of models is asked.
     """
-    from amazon_electra.flows.servers import health, prefect_server
+    from amazon_electra.flows.servers import health, prefect_server, signals
 
     health.check_named_server("PREFECT_API_URL")
     if promotes:
         health.check_named_server("MLFLOW_TRACKING_URI")
     for name in ("LOGGING_HANDLERS_CONSOLE", "INTERNAL_LOGGING"):  # failures are printed here, once
         os.environ.setdefault(f"PREFECT_{name}_LEVEL", "CRITICAL")
-    health.interrupt_on_signals(signal.SIGTERM)
+    signals.interrupt_on_signals(signal.SIGTERM)
 
     def load_libraries() -> None:  # Prefect and MLflow take seconds
         importlib.import_module("amazon_electra.flows.runs.graph_run")
@@ -180,54 +175,29 @@ class RunWarnings(logging.Handler):
 
 
 def print_results(folder: Path) -> None:
-    """Print a table of arms and tasks for each set of metrics, then every difference."""
+    """Print a table of arms and tasks with their metrics, then every difference."""
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, TABLE_WIDTH)
-    alike: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    table = Table(title=escape_controls(report["title"]), title_justify="left", box=SIMPLE_HEAD)
+    for name in ("task", "arm", "seeds", "test split, 95% intervals"):
+        table.add_column(name, overflow="fold")
     for row in report["results"]:
-        alike.setdefault(tuple(m for m in row["metrics"] if m != NOT_SHOWN), []).append(row)
-    for metrics, rows in alike.items():
-        print_table(console, report["title"], metrics, rows)
+        metrics = [
+            f"{get_title(name)} {format_with_interval(name, value)}"
+            for name, value in row["metrics"].items()
+            if name != NOT_SHOWN
+        ]
+        cells = row["task"], row["arm"], row["seed_count"], "\n".join(metrics)
+        table.add_row(*map(escape_controls, cells))
+    console.print(table)
     for row in report["results"]:
         if row.get("only_answer"):
             line = escape_controls(f"! {row['only_answer']}")
             console.print(line, style="bold red", soft_wrap=True)
     for difference in report["differences"]:
         console.print(escape_controls(format_difference(difference)), soft_wrap=True)
-
-
-def print_table(
-    console: Console, title: str, metrics: Sequence[str], rows: Sequence[Mapping[str, Any]]
-) -> None:
-    """Print results of the same metrics. Names wrap. Numbers do not: metrics that find no room are
-    left to the report, but for the first.
-    """
-    for shown in range(len(metrics), 0, -1):
-        left = ", ".join(map(get_title, metrics[shown:]))
-        caption = "test split, 95% intervals" + (f"; {left}: in the report" if left else "")
-        table = Table(title_justify="left", caption=caption, caption_justify="left")
-        table.title = escape_controls(title)
-        columns = [
-            [name, *(escape_controls(row[name]) for row in rows)] for name in ("task", "arm")
-        ]
-        columns += [["seeds", *(r["seed_count"] for r in rows)]]
-        columns += [
-            [get_title(m), *(format_with_interval(m, row["metrics"][m]) for row in rows)]
-            for m in metrics[:shown]
-        ]
-        for i, texts in enumerate(columns):
-            longest, is_name = max(map(len, texts)), i < 2
-            least = min(longest, SHORTEST_NAME) if is_name else longest
-            table.add_column(texts[0], overflow="fold", min_width=least, no_wrap=not is_name)
-        for cells in list(zip(*columns, strict=True))[1:]:
-            table.add_row(*cells)
-        needed = Measurement.get(console, console.options.update(max_width=10_000), table).minimum
-        if needed <= console.width:
-            break
-    console.width = max(console.width, needed)
-    console.print(table)
 
 
 def format_difference(difference: Mapping[str, Any]) -> str:

@@ -42,14 +42,11 @@ from amazon_electra.beam_jobs.text import mojibake
 from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.store.stage import Stage
 
-PREVIEW_BYTES = 1 << 20
-"""Uncompressed bytes of a file that are looked at."""
+PREVIEW_BYTES = 1 << 20  # uncompressed, of a file that is looked at
 PARQUET_ROWS = 1000
-SHOWN = 10
-SHOWN_VALUES = 3
+SHOWN, SHOWN_VALUES, SHOWN_LANGUAGES = 10, 3, 4
 TEXT_CHARACTERS = 60
-LANGUAGE_TEXTS = 500
-"""Whose languages are counted, of all files."""
+LANGUAGE_TEXTS = 500  # whose languages are counted, of all files
 
 
 @dataclass(frozen=True)
@@ -98,6 +95,38 @@ def count_classes(typed: Mapping[str, int], folds: bool) -> Counter[str]:
             for name in split_classes(found) if values.is_multilabel else [found]:
                 counts[name] += n
     return counts
+
+
+def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
+    """Yield lines about what the files of a dump hold, by their first records."""
+    counts, scale, about = count_ratings(previews), None, list[str]()
+    if any(counts.values()):
+        try:
+            scale = decide_scales(counts, "the dump", chosen.stars_scale)
+            numbers = {number for each in counts.values() for number, _ in each}
+            about = [f"on the scale {scale.name}", describe_scale(scale, numbers)]
+        except UserError as mistake:
+            about = [str(mistake)]
+    for preview in previews:
+        yield from describe_file(preview, scale, chosen.fold_labels)
+    yield from (f"stars     {line}" for line in about if line)
+    texts = [str(r.text) for preview in previews for r in preview.reviews if r.text]
+    shown = [found for text in texts if (found := mojibake.show_mojibake(text))]
+    if shown and not chosen.repair_mojibake:
+        example, has = min(shown, key=len), "has" if len(shown) == 1 else "have"
+        yield (
+            f"encoding  {format_count(len(shown), 'text')} of the first {has} mojibake, such as "
+            f"{example!r} for {mojibake.repair_mojibake(example)!r}; "
+            "`--dump.repair_mojibake true` mends it"
+        )
+    most = LANGUAGE_TEXTS // max(1, len(previews))
+    spoken = languages.count_languages(
+        str(review.text) for preview in previews for review in preview.reviews[:most]
+    )
+    total = sum(spoken.values())
+    shares = [f"{name} {n / total:.0%}" for name, n in spoken.items() if n / total >= 0.005]
+    if shares:
+        yield f"languages {', '.join(shares[:SHOWN_LANGUAGES])}"
 
 
 def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = True) -> Iterator[str]:
@@ -197,48 +226,6 @@ def count_ratings(previews: Iterable[Preview]) -> dict[str, Counter[tuple[float,
         preview.file.name: Counter(r.rating for r in preview.reviews if r.rating)
         for preview in previews
     }
-
-
-def count_languages(previews: Sequence[Preview]) -> dict[str, int]:
-    """Return the first reviews of each file by language."""
-    most = LANGUAGE_TEXTS // max(1, len(previews))
-    return languages.count_languages(
-        str(review.text) for preview in previews for review in preview.reviews[:most]
-    )
-
-
-def describe_mojibake(previews: Sequence[Preview]) -> str:
-    """Return a line about the first texts whose UTF-8 was read in another encoding, with one of
-    them as an example; nothing without any.
-    """
-    texts = [str(r.text) for preview in previews for r in preview.reviews if r.text]
-    shown = [found for text in texts if (found := mojibake.show_mojibake(text))]
-    if not shown:
-        return ""
-    example, has = min(shown, key=len), "has" if len(shown) == 1 else "have"
-    return (
-        f"encoding  {format_count(len(shown), 'text')} of the first {has} mojibake, such as "
-        f"{example!r} for {mojibake.repair_mojibake(example)!r}; "
-        "`--dump.repair_mojibake true` mends it"
-    )
-
-
-def find_scale(previews: Sequence[Preview], given: str | None) -> tuple[Scale | None, str]:
-    """Return on which scale the stars of a dump are, and a line about it, or about what is not
-    certain by its first records; no line where they have none.
-    """
-    counts = count_ratings(previews)
-    if not any(counts.values()):
-        return None, ""
-    try:
-        scale = decide_scales(counts, "the dump", given)
-    except UserError as mistake:
-        return None, f"stars     {mistake}"
-    lines = [f"stars     on the scale {scale.name}"]
-    numbers = {number for each in counts.values() for number, _ in each}
-    if about := describe_scale(scale, numbers):
-        lines.append(f"stars     {about}")
-    return scale, "\n".join(lines)
 
 
 def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:

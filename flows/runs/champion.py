@@ -36,17 +36,13 @@ from amazon_electra.model.tracking.mlflow_run import Tracking
 from amazon_electra.model.tracking.registry import (
     Registry,
     RegistryAway,
-    list_registries,
     name_model,
 )
 from amazon_electra.model.tracking.served_model import write_served_model
 
-SETTLE_SECONDS = 120
-"""For MLflow to take what a run has sent, before its model is registered."""
-APPROVAL_SECONDS = 7 * 24 * 3600
-"""A run that nobody answered by then fails, and its model stays challenger."""
-MIN_TEST_REVIEWS = 100
-"""Below which no rule makes a model champion."""
+SETTLE_SECONDS = 120  # for MLflow to take what a run has sent, before its model is registered
+APPROVAL_SECONDS = 7 * 24 * 3600  # then the run fails, and its model stays challenger
+MIN_TEST_REVIEWS = 100  # below which no rule makes a model champion
 
 
 class Approval(RunInput):
@@ -83,12 +79,6 @@ def read_champion(uri: str, store: Store, task: str) -> Champion:
     model = ExistingStage("model", 0, {}, known=tags.get("model", ""), title="champion")
     is_here = bool(tags.get("model")) and store.manifest(model) is not None
     return Champion(tags.get("version", ""), model if is_here else None)
-
-
-def check_registry(wish: Promotion, uri: str) -> None:
-    """Raise RegistryAway where the run is to register its models and MLflow does not answer."""
-    if wish.mode != "off":
-        call_with_retries("champion", partial(list_registries, uri))
 
 
 def find_champion(wish: Promotion, store: Store, uri: str, task: str) -> Champion:

@@ -23,7 +23,7 @@ from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_wi
 from amazon_electra.flows.runner.processes import Makers
 from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
 from amazon_electra.flows.runs.answers import Answers
-from amazon_electra.flows.runs.champion import check_registry, find_champion, register_models
+from amazon_electra.flows.runs.champion import find_champion, register_models
 from amazon_electra.flows.runs.follow import follow_run
 from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.servers.access import restrict_store
@@ -41,11 +41,11 @@ from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import save_registered
 from amazon_electra.flows.ui import artifacts, plan_page
 from amazon_electra.model.tracking.mlflow_run import FLOW_RUN, Tracking
+from amazon_electra.model.tracking.registry import list_registries
 
 
 def name_run() -> str:
-    """Return dump, flow and date, or study and date: what one looks for in a list of runs. A run
-    that goes on keeps its name.
+    """Return dump, flow and date, or study and date. A run that goes on keeps its name.
 
     Prefect asks for it before it validates the parameters: they may be plain dictionaries.
     """
@@ -114,18 +114,26 @@ def run_graph(
         tags |= {"prefect.flow_run": page, "mlflow.note.content": f"[The run in Prefect]({page})"}
     for folder in ("mlflow", f"runs/{flow_run.id}"):
         (store.root / folder).mkdir(parents=True, exist_ok=True)
-    uri = mlflow_server.resolve_mlflow_uri(store.root)
+    uri, wish = mlflow_server.resolve_mlflow_uri(store.root), parameters.promotion
     tracking = Tracking(uri, mlflow_server.locate_artifacts(store.root))
-    check_registry(parameters.promotion, uri)  # fails before anything is made
-    find = partial(find_champion, parameters.promotion, store, uri)
+    if wish.mode != "off":  # fails before anything is made
+        call_with_retries("champion", partial(list_registries, uri))
+    find = partial(find_champion, wish, store, uri)
     find_later = cache(find)  # once the models are made, hours later, it may be another one
     shown = [artifacts.PrefectRun(), *listeners.get()]
     runner = StageRunner(store, shown, tracking, tags)
     shown.append(Answers(runner))
     context = FlowRunContext.get()  # a worker of a pool has the accelerator of its host
     is_in_pool = bool(context and context.flow_run and context.flow_run.work_pool_name)
-    link = link_to_mlflow(tracking)
-    maker = PrefectStageMaker(runner, link, takes_accelerator=not is_in_pool, begun=begun)
+    linked = list[str]()
+
+    def link_to_mlflow() -> None:  # as soon as there is a run, which nothing waits for
+        if not linked and (address := tracking.build_address()):
+            linked.append(address)
+            about = "The run in MLflow: curves, system metrics, artifacts"
+            artifacts.publish_link(address, "mlflow-run", about)
+
+    maker = PrefectStageMaker(runner, link_to_mlflow, not is_in_pool, begun)
     dataset = None
     if dump:
         name, source = dump.result["name"], " ".join(dump.result["paths"])
@@ -143,7 +151,6 @@ def run_graph(
                 find_run_logger().warning(warning)
             last = maker.make_graph(graph(lambda task: find_later(task).model), notes)
             summary = publish_results(store, maker.stages, last, tracking)
-            wish = parameters.promotion
             became, is_complete = register_models(wish, maker, find_later, last, tracking)
             summary |= {"registered": became} if became else {}
             summary |= {"failed": {what: str(why) for what, why in maker.failed.items()}}
@@ -165,23 +172,6 @@ def run_graph(
     return summary
 
 
-def link_to_mlflow(tracking: Tracking) -> Callable[[], None]:
-    """Return a function that links the run in Prefect to the one in MLflow, once, as soon as there
-    is one: nothing waits for it.
-    """
-    is_published = False
-
-    def publish() -> None:
-        nonlocal is_published
-        address = tracking.build_address()
-        if address and not is_published:
-            about = "The run in MLflow: curves, system metrics, artifacts"
-            artifacts.publish_link(address, "mlflow-run", about)
-            is_published = True
-
-    return publish
-
-
 def publish_results(
     store: Store, stages: Sequence[Stage], last: Stage, tracking: Tracking
 ) -> dict[str, Any]:
@@ -190,8 +180,7 @@ def publish_results(
     """
     folder = store.fetch(last)
     rows, tags, numbers = [], dict[str, str](), dict[str, float]()
-    titles = dict[str, str]()
-    """Of the first stage with each warning: cells of one encoder give the same."""
+    warnings = dict[str, str]()  # with the first stage of each: cells of one encoder give the same
     for stage in stages:
         manifest = store.manifest(stage)
         if not manifest:
@@ -211,12 +200,12 @@ def publish_results(
             tags[f"amazon_electra.{stage.name}"] = stage.fingerprint
         numbers |= {f"{title}.{name}": n for name, n in flatten_numbers(result).items()}
         for warning in result.get("warnings", []):
-            titles.setdefault(warning, title)
+            warnings.setdefault(warning, f"{title}: {warning}")
     artifacts.publish_table("stages", rows, "Counts and cost of every stage")
-    if warnings := [f"{title}: {warning}" for warning, title in titles.items()]:
-        about = "What a person should look at"
-        artifacts.publish_table("warnings", [{"warning": text} for text in warnings], about)
-        tags["amazon_electra.warnings"] = " ".join(warnings)
+    if warnings:
+        texts = [{"warning": text} for text in warnings.values()]
+        artifacts.publish_table("warnings", texts, "What a person should look at")
+        tags["amazon_electra.warnings"] = " ".join(warnings.values())
     if (report := folder / "report.md").exists():
         text, about = report.read_text(encoding="utf-8"), "What the adaptation was worth"
         artifacts.publish(create_markdown_artifact, text, key="report", description=about)

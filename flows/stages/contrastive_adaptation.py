@@ -25,7 +25,6 @@ class ContrastiveAdaptation(Stage):
     name, version, Config = "contrastive-adaptation", CONTRASTIVE_VERSION, ContrastiveConfig
     headline = ("pairs", "steps", "loss", "accuracy")
     ends_run = True
-    shorter = "`--pretraining.epochs 1` goes through the pairs once"
     tracked = True
     takes_accelerator = True
 

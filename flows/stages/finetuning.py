@@ -43,7 +43,6 @@ class Finetuned(Stage):
 
     name, version, Config = "finetuning", VERSION, FinetuneConfig
     headline = ("n_train", "learning_rate", "dev.accuracy", "dev.macro_f1")
-    shorter = "`--finetuning.labels 2000` takes fewer labels (in a study n_train)"
     tracked = True
     takes_accelerator = runs_beside = True
 

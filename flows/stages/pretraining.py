@@ -77,7 +77,6 @@ class Pretraining(Stage):
     name, version, Config = "pretraining", VERSION, TrainingConfig
     headline = ("steps", "tokens", "mlm_loss", "generator_loss", "discriminator_loss")
     ends_run = True
-    shorter = "`--pretraining.steps` takes fewer steps"
     tracked = True
     takes_accelerator = True
 

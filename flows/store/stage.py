@@ -84,8 +84,6 @@ class Stage:
     """The numbers of the result that a line has room for; empty: the first four."""
     ends_run: ClassVar[bool] = False
     """Whether a run may end with it; other stages are on the way to one of these."""
-    shorter: ClassVar[str] = ""
-    """What makes a long training shorter."""
     written_last: ClassVar[str] = ""
     """File with the result, where another stage's job may have made this one along with its own."""
     tracked: ClassVar[bool] = False

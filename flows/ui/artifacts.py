@@ -20,7 +20,6 @@ from prefect.artifacts import (
 )
 
 from amazon_electra.beam_jobs.core.progress import format_report
-from amazon_electra.beam_jobs.core.terminal import escape_controls
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.store.flatten import flatten_numbers, summarize_manifest
 from amazon_electra.flows.store.stage import Stage
@@ -28,9 +27,6 @@ from amazon_electra.flows.store.store import Manifest
 
 UPDATE_SECONDS = 2.0
 """Time between two updates of a progress artifact: each is a request to the server."""
-
-LONG_SECONDS, LONG_AFTER = 3600, 10
-"""A training that after ten steps has more than an hour to go is logged, once."""
 
 
 class PrefectRun:
@@ -42,7 +38,6 @@ class PrefectRun:
 
     def __init__(self) -> None:
         self._artifacts: dict[str, tuple[Any, float]] = {}
-        self._long: set[str] = set()  # fingerprints of trainings logged as long
         self._poster = threading.Thread()
 
     def on_plan(self, line: str, page: str) -> None:
@@ -56,10 +51,6 @@ class PrefectRun:
             self._artifacts[stage.fingerprint] = (artifact, time.monotonic())
 
     def on_progress(self, stage: Stage, progress: Mapping[str, Any]) -> None:
-        hours = describe_hours(stage.shorter, progress)
-        if hours and stage.fingerprint not in self._long:
-            self._long.add(stage.fingerprint)
-            find_run_logger().warning("%s: %s", stage.label, hours)
         artifact, updated_at = self._artifacts.get(stage.fingerprint, (None, 0.0))
         is_early = time.monotonic() - updated_at < UPDATE_SECONDS
         if artifact is None or is_early or self._poster.is_alive():
@@ -86,14 +77,7 @@ class PrefectRun:
             text = f"{stage.label}: done"
             publish(update_progress_artifact, artifact, progress=100.0, description=text)
         numbers = flatten_numbers(manifest["result"])
-        rows: list[dict[str, Any]] = [{"count": n, "value": value} for n, value in numbers.items()]
-        rows += [
-            {
-                "count": f"column {escape_controls(name)}, not used",
-                "value": f"{field}?" if field else "",
-            }
-            for name, field in manifest["result"].get("columns", {}).get("unused", {}).items()
-        ]
+        rows = [{"count": name, "value": value} for name, value in numbers.items()]
         seconds = manifest.get("seconds", 0)
         about = f"{stage.label}, fingerprint {stage.fingerprint}, {seconds:,.1f} s"
         publish_table(f"{stage.label}-counts", rows, about)
@@ -107,17 +91,6 @@ class PrefectRun:
     def on_link(self, stage: Stage, address: str) -> None:
         find_run_logger().info("%s: %s", stage.label, address)
         publish_link(address, f"{stage.label}-job", f"{stage.label}: the job on its engine")
-
-
-def describe_hours(shorter: str, progress: Mapping[str, Any]) -> str:
-    """Return how many hours a training has to go and what makes it `shorter`; empty where nothing
-    does, it has begun just now, or is over soon.
-    """
-    left = progress["seconds_left"] or 0
-    if not shorter or progress["done"] < LONG_AFTER or left < LONG_SECONDS:
-        return ""
-    steps = f"{progress['total']:,} {progress['unit']}"
-    return f"about {left / 3600:.1f} hours left of {steps}; {shorter}; a GPU is faster"
 
 
 def publish_link(url: str, name: str, description: str) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from amazon_electra.flows.cli import run_commands, study_command
+from amazon_electra.flows.cli import running
 from amazon_electra.flows.cli.main import run_words
 from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.policy import Counts
@@ -34,12 +34,11 @@ SETTINGS = [
 ]
 
 
-def read_back(command, module, name, monkeypatch):
-    """Return what the command calls a function of its module with."""
+def read_back(command, name, monkeypatch):
+    """Return what the command calls a function of flows/cli/running.py with."""
     program, *words = shlex.split(command)
     called = []
-    monkeypatch.setattr(module, "restrict_store", lambda root: None)
-    monkeypatch.setattr(module, name, lambda *given: called.extend(given) or sys.exit())
+    monkeypatch.setattr(running, name, lambda *given: called.extend(given) or sys.exit())
     with pytest.raises(SystemExit):
         run_words(words)
     return program, *called
@@ -48,7 +47,7 @@ def read_back(command, module, name, monkeypatch):
 def test_the_command_of_a_run_gives_the_same_form(tmp_path, monkeypatch):
     form = fill_parameters(SETTINGS, recipe="small", store=str(tmp_path / "a store"))
     command = report.format_command(form)
-    read = read_back(command, run_commands, "execute_graph", monkeypatch)
+    read = read_back(command, "execute_graph", monkeypatch)
     assert read[:2] == ("amazon-electra", form)
 
 
@@ -63,7 +62,7 @@ def test_the_command_of_a_study_gives_the_same_study(tmp_path, monkeypatch):
         at_once=3,
     )
     command = format_study_command(load_study(parameters, choice), parameters)
-    read = read_back(command, study_command, "load_study", monkeypatch)
+    read = read_back(command, "load_study", monkeypatch)
     assert read == ("amazon-electra", parameters, choice)
 
 

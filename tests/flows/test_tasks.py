@@ -11,12 +11,11 @@ from prefect.client.schemas.sorting import FlowRunSort
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows import domain_adaptation
-from amazon_electra.flows.configuration.form import Dump, Promotion
+from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.plan import plan_run
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from amazon_electra.flows.runner.processes import Makers
 from amazon_electra.flows.runner.stage_runner import StageRunner
-from amazon_electra.flows.runs.champion import check_registry
 from amazon_electra.flows.runs.graph_run import name_run, run_plan
 from amazon_electra.flows.servers.health import find_free_port
 from amazon_electra.flows.stages.dump import build_dump_stage
@@ -24,7 +23,7 @@ from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.stage import ACCELERATOR, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.mlflow_run import Tracking
-from amazon_electra.model.tracking.registry import RegistryAway
+from amazon_electra.model.tracking.registry import RegistryAway, list_registries
 from tests.flows.forms import fill_parameters
 from tests.flows.toy_graph import be_patient_with_mlflow, job, run_toy
 from tests.patience import eventually
@@ -173,7 +172,7 @@ def in_a_flow(call_in_flow, monkeypatch):
 
 def test_a_registry_that_is_away_is_asked_again_before_anything_is_made(store, in_a_flow):
     away = f"http://127.0.0.1:{find_free_port()}"
-    given, tried = in_a_flow(lambda: check_registry(Promotion(mode="automatic"), away))
+    given, tried = in_a_flow(lambda: call_with_retries("champion", partial(list_registries, away)))
     assert isinstance(given, RegistryAway)
     assert tried == {"champion": 3}
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from amazon_electra.flows.cli import main, run_commands
+from amazon_electra.flows.cli import main, running
 from amazon_electra.flows.configuration.form import Corpus, Pretraining
 from amazon_electra.flows.policy import MIN_FINETUNED
 from amazon_electra.flows.servers.health import find_free_port
@@ -55,7 +55,7 @@ def test_a_mistake_is_one_line_with_the_option_and_its_value(words, told, capsys
 
 def test_a_recipe_and_options_fill_one_form(tmp_path, monkeypatch):
     forms = []
-    monkeypatch.setattr(run_commands, "print_plan", lambda form, store: forms.append(form))
+    monkeypatch.setattr(running, "print_plan", lambda form, store: forms.append(form))
     recipe = tmp_path / "mine.yaml"
     recipe.write_text("recipe: small\ncorpus: {title: false}\npretraining: {batch: 8, steps: 4}\n")
     words = [

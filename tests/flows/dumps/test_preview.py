@@ -7,9 +7,8 @@ import re
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.cli.run_commands import print_files
 from amazon_electra.flows.configuration.form import Dump
-from amazon_electra.flows.dumps.preview import read_previews
+from amazon_electra.flows.dumps.preview import describe_files, read_previews
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.store import Store
 from tests.beam_jobs.dumps import shared_data, write_lines
@@ -50,7 +49,8 @@ REFUSED = {
 
 def preview(folder, *paths, **dump):
     chosen, store = Dump(paths=list(map(str, paths)), **dump), Store(folder / "store")
-    print_files(chosen, read_previews(chosen, build_dump_stage(chosen, store)))
+    previews = read_previews(chosen, build_dump_stage(chosen, store))
+    print("\n".join(describe_files(chosen, previews)))
 
 
 @pytest.mark.parametrize("name", [*SHAPES, *REFUSED])

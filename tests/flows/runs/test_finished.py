@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from amazon_electra.flows import domain_adaptation
-from amazon_electra.flows.cli import run_commands
+from amazon_electra.flows.cli import running
 from amazon_electra.flows.plan import plan_run
 from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.stage import ExistingStage
@@ -38,7 +38,7 @@ def finished(tmp_path, monkeypatch):
 def test_a_finished_run_is_shown_again_from_the_store_alone(finished, capsys):
     form, store, report = finished
     assert has_finished_run(store, report.inputs["dump"])
-    made = run_commands.show_finished(form, plan_run(form, store))
+    made = running.show_finished(form, plan_run(form, store))
     assert made["folder"] == str(store.folder(report))
     assert made["registered"] == "version 1 became champion"
     assert "dump" in capsys.readouterr().err
@@ -60,12 +60,12 @@ def change_the_dump(form, store, report):
 @pytest.mark.parametrize("change", [promote_otherwise, lose_a_stage, change_the_dump])
 def test_it_runs_where_something_has_changed(change, finished):
     now = change(*finished)
-    assert run_commands.show_finished(now, plan_run(now, finished[1])) == {}
+    assert running.show_finished(now, plan_run(now, finished[1])) == {}
 
 
 RUN_CHANGED = """
 import sys
-from amazon_electra.flows.cli import run_commands, terminal
+from amazon_electra.flows.cli import running, terminal
 from amazon_electra.flows.store.store import Store
 from tests.flows.forms import fill_parameters
 
@@ -74,7 +74,7 @@ def run(*given):
 
 terminal.run_in_terminal = run
 form = fill_parameters([], dump={"paths": ["sample:30"]}, store=sys.argv[1])
-run_commands.execute_graph(form, Store(form.store))
+running.execute_graph(form, Store(form.store))
 """
 
 

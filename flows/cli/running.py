@@ -1,0 +1,218 @@
+"""What `amazon-electra run`, `score` and `study` do, or print of it in a dry run."""
+
+import json
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from amazon_electra.beam_jobs.core.errors import JobFailed
+from amazon_electra.beam_jobs.core.progress import format_count
+from amazon_electra.beam_jobs.core.storage import is_remote
+from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.flows.cli import terminal
+from amazon_electra.flows.configuration.form import STUDY_SECTIONS, Parameters, Scoring
+from amazon_electra.flows.dumps import labels, preview
+from amazon_electra.flows.plan import RunPlan, plan_run, planned
+from amazon_electra.flows.servers.access import find_running_servers, restrict_store
+from amazon_electra.flows.stages import scores as scoring
+from amazon_electra.flows.stages.dump import build_dump_stage, list_files
+from amazon_electra.flows.store.group import list_stages
+from amazon_electra.flows.store.stage import Resources
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.store.usage import has_finished_run, read_registered
+from amazon_electra.flows.studies.study_reading import LoadedStudy
+from amazon_electra.flows.studies.study_reading import load_study as load_study
+from amazon_electra.flows.ui.plan_page import format_total, list_lines
+from amazon_electra.model.report.owner import list_short_answers
+
+
+def print_plan(form: Parameters, store: Store) -> None:
+    """Print the files of the dump, the settings that are not the default as JSON (Prefect takes
+    it as `--params`), then a line per stage and what the run does of itself, with the reasons.
+    """
+    from amazon_electra.flows.domain_adaptation import graph
+
+    plan = plan_run(form, store)
+    print("\n".join(preview.describe_files(form.dump, plan.previews)))
+    stages = list_stages(graph(plan), store)
+    print(f"settings  {json.dumps(form.model_dump(exclude_defaults=True))}")
+    print("\n".join([*list_lines(stages), *(f"note: {note}" for note in plan.notes)]))
+
+
+def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
+    """Run the graph here; print what came out and where it is, and return the paths."""
+    restrict_store(store.root)
+    store.check_access()
+    began, plan = time.monotonic(), plan_run(form, store)
+    made = {}
+    if has_finished_run(store, plan.dump):
+        # apart: Prefect keeps the settings with which it was imported, those of no server
+        with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as apart:
+            made = apart.submit(show_finished, form, plan).result()
+    if not made:
+        begun = plan.begin()  # the corpus, while Prefect's server starts
+
+        def run() -> dict[str, Any]:
+            from amazon_electra.flows.domain_adaptation import domain_adaptation
+
+            planned.set(begun)
+            return domain_adaptation(**dict(form))
+
+        made = terminal.run_in_terminal(store.root, run, form.promotion.mode != "off")
+    terminal.print_results(Path(made["folder"]))
+    print(f"report      {made['report']}")
+    for task, model in made["models"].items():
+        about = f", {task}" if len(made["models"]) > 1 else ""
+        print(f"model       {model}{about}")
+        for name, answer in list_short_answers(Path(model)):
+            print(f"{name:11} {answer}")
+    for became in made.get("registered", "").splitlines():
+        print(f"registered  {became}")
+    servers, how = find_running_servers(store.root), f"amazon-electra up --store {store.address}"
+    print(f"Prefect UI  {servers.get('prefect', how)}")
+    print(f"MLflow UI   {servers.get('mlflow', how)}")
+    print(f"done in     {time.monotonic() - began:,.1f} s")
+    if failed := made.get("failed"):
+        what, why = next(iter(failed.items()))
+        raise JobFailed(f"{len(failed)} failed, the model is the best of the others: {what}: {why}")
+    if made.get("stopped"):
+        print(f"stopped     the best so far: {' '.join(made['models'].values())}")
+    return made
+
+
+def show_finished(form: Parameters, plan: RunPlan) -> dict[str, Any]:
+    """Show a run again whose stages are all complete, and of which MLflow has all; return the paths
+    of what it made, empty where something is to do.
+    """
+    from amazon_electra.flows.domain_adaptation import graph
+    from amazon_electra.flows.runs.graph_run import list_results
+
+    store = plan.store
+    try:
+        stages = list_stages(graph(plan), store)
+    except Exception:  # raised again where the run itself comes upon it
+        return {}
+    last = stages[-1][0]
+    registered = read_registered(store, last, form.promotion.model_dump())
+    if registered is None or not all(is_complete for _, is_complete in stages):
+        return {}
+    with terminal.Terminal() as shown:
+        shown.print_line(format_total(stages))
+        for stage, _ in stages:
+            if manifest := store.manifest(stage):
+                shown.on_complete(stage, manifest, found=True)
+    made = list_results(store, [stage for stage, _ in stages], last)
+    return made | {"registered": registered}
+
+
+def print_scoring_plan(form: Scoring, model: str | None) -> None:
+    """Print the files of the dump and the model; of models of the registry the settings and stages
+    too.
+    """
+    from amazon_electra.beam_jobs.scoring.classifier import name_version
+
+    store = Store(form.store, is_dry=True)
+    if model:
+        version = name_version(model, form.model.precision)
+    else:
+        store.check_presence()
+    dump = build_dump_stage(form.dump, store)
+    models = [] if model else scoring.find_models(form, store)
+    previews = preview.read_previews(form.dump, dump)
+    lines = [*preview.describe_files(form.dump, previews)]
+    lines += filter(None, (preview.describe_ids(one, form.dump.id) for one in previews))
+    print("\n".join(lines))
+    if model:
+        print(f"model     {model}, version {version}")
+        print(f"scores    {form.output}, not written: this is a dry run")
+        return
+    new = scoring.leave_out_files(dump, scoring.find_scores(models, form, store))
+    print(f"models    {scoring.describe_models(models)}")
+    print(f"settings  {json.dumps(form.model_dump(exclude_defaults=True))}")
+    print("\n".join(list_lines(list_stages(scoring.graph(models, form, dump, new), store))))
+
+
+def execute_scoring(form: Scoring, model: str | None) -> dict[str, Any]:
+    """Label the records of a dump with a model folder, or with models of the registry; return the
+    folder of the scores, the names of its files, and what was counted of each file of the dump.
+    """
+    made = score_with_folder(form, model) if model else score_with_registry(form)
+    if line := scoring.describe_drift(made["results"]):
+        print(f"drift       {line}")
+    for warning in made.get("warnings", ()):
+        print(f"warning: {warning}")
+    return made
+
+
+def score_with_folder(form: Scoring, model: str) -> dict[str, Any]:
+    """Label the records of a dump with a model folder: neither a server nor a store is needed."""
+    from amazon_electra.beam_jobs import scoring_job
+
+    store = Store(form.store)
+    paths = [
+        str(path)
+        for given in form.dump.paths
+        for path in ([given] if is_remote(given) else list_files(given, store))
+    ]
+    config, options = scoring.build_config((), form), Resources(workers=form.model.workers)
+    made = scoring_job.score(config, model, paths, form.output, beam_options=options.beam_options)
+    print(f"scores      {form.output}: {made['scored']:,} of {made['read']:,} records have a label")
+    for reason, records in made["unscored"].items():
+        print(f"            {records:,} {reason}")
+    files = [file["scores"] for file in made["files"]]
+    return {**made, "folder": form.output, "files": files, "results": made["files"]}
+
+
+def score_with_registry(form: Scoring) -> dict[str, Any]:
+    """Label the records of a dump with models of the registry."""
+    store = Store(form.store)
+    store.check_presence()
+    build_dump_stage(form.dump, store)  # refuses wrong paths at once
+    scoring.find_models(form, store)
+
+    def run() -> dict[str, Any]:
+        from amazon_electra.flows.score import score
+
+        return score(**dict(form))
+
+    made = terminal.run_in_terminal(store.root, run)
+    print(f"models      {made['models']}")
+    print(f"scores      {made['folder']}: {format_count(len(made['files']), 'file')}")
+    return made
+
+
+def execute_study(form: Parameters, loaded: LoadedStudy, store: Store, is_dry: bool) -> None:
+    """Run a study here and print its answer, or print its stages. What is known to be wrong is
+    refused before a server is started.
+    """
+    if not is_dry:
+        restrict_store(store.root)
+        store.check_access()
+    began, dump = time.monotonic(), None
+    if loaded.reads_dump:
+        dump = build_dump_stage(form.dump, store)
+        labels.check_labels(loaded.labelled_tasks, form.dump)
+        preview.read_previews(form.dump, dump)
+    for place in loaded.choice.general_text:
+        list_files(place, store, "study.general_text")
+    if is_dry:
+        from amazon_electra.flows.study import graph
+
+        print("\n".join(list_lines(list_stages(graph(form, loaded, store, dump), store))))
+        return
+
+    def run() -> dict[str, Any]:
+        from amazon_electra.flows.study import planned_study, study
+
+        planned_study.set((loaded, dump))
+        return study(study=loaded.choice, **{name: getattr(form, name) for name in STUDY_SECTIONS})
+
+    made = terminal.run_in_terminal(store.root, run, form.promotion.mode != "off")
+    folder = Path(made["folder"])
+    terminal.print_results(folder)
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    print(f"answer      {report['answer']}")
+    print(f"report      {folder / 'report.html'}")
+    print(f"done in     {time.monotonic() - began:,.1f} s")

@@ -80,7 +80,7 @@ def test_a_store_that_cannot_be_made(tmp_path, capsys):
     file.write_text("")
     for store in (file, file / "store", "/proc/foo"):
         assert main.run_words(["up", "--store", str(store)]) == 2
-        assert f"--store {store}" in capsys.readouterr().err
+        assert str(store) in capsys.readouterr().err
 
 
 def test_nobody_else_reads_a_store(tmp_path):

@@ -93,7 +93,13 @@ class Engine(Settings):
         """Return the options by which a Beam job runs on this engine."""
         if not self.is_far:
             return ["--direct_num_workers", str(local_workers)] if local_workers else []
-        given: dict[str, Any]
+        given: dict[str, Any] = {
+            "runner": "DataflowRunner",
+            "project": self.project,
+            "region": self.region,
+            "temp_location": self.temp_location,
+            "max_num_workers": self.workers,
+        }
         if self.kind == "flink":
             given = {
                 "runner": "PortableRunner",
@@ -104,13 +110,4 @@ class Engine(Settings):
                 "flink_master": self.flink_master,
                 "parallelism": self.workers,
             }
-        else:
-            given = {
-                "runner": "DataflowRunner",
-                "project": self.project,
-                "region": self.region,
-                "temp_location": self.temp_location,
-                "max_num_workers": self.workers,
-            }
-        chosen = {name: value for name, value in given.items() if value is not None}
-        return [word for name, value in chosen.items() for word in (f"--{name}", str(value))]
+        return [w for n, v in given.items() if v is not None for w in (f"--{n}", str(v))]

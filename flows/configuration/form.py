@@ -128,55 +128,34 @@ def name_origin(place: str) -> str:
     return parse_place(kind, place)["name"].rpartition("/")[2]
 
 
-def check_other_starts(form: "Parameters") -> None:
-    """Raise UserError for further published encoders that no arm would read."""
-    field, chosen = "pretraining.also_start_from", form.pretraining
-    if not chosen.start_from:
-        raise UserError("are compared with `pretraining.start_from`, which is empty", field)
-    names = [name_origin(one) for one in (chosen.start_from, *chosen.also_start_from)]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise UserError(
-            f"two encoders have the name {twice[0]}; rename a folder, or leave one out", field
-        )
-
-
 def check_start(form: "Parameters") -> None:
-    """Raise ValueError for what makes no sense with, or without, a published start."""
+    """Raise UserError for what makes no sense with, or without, a published start."""
     chosen, words = form.pretraining, form.vocabulary
-    place, generator = chosen.start_from, chosen.start_generator_from
-    if chosen.also_start_from:
-        check_other_starts(form)
+    place, generator, objective = chosen.start_from, chosen.start_generator_from, chosen.objective
     if not place:
-        if chosen.objective == CONTRASTIVE:
-            raise UserError(
-                "adapts a published encoder, and `pretraining.start_from` is empty",
-                "pretraining.objective",
-                CONTRASTIVE,
-            )
-        if generator:
-            raise UserError(
-                "belongs to the discriminator in `pretraining.start_from`, which is empty",
-                "pretraining.start_generator_from",
-                generator,
-            )
-        if "origin" in form.finetuning.arms:
-            raise UserError(
-                "the encoder of `pretraining.start_from`, which is empty",
-                "finetuning.arms",
-                "origin",
-            )
+        needing = {
+            "pretraining.also_start_from": chosen.also_start_from,
+            "pretraining.start_generator_from": generator,
+            "pretraining.objective": objective == CONTRASTIVE,
+            "finetuning.arms": "origin" in form.finetuning.arms,
+        }
+        for field, is_given in needing.items():
+            if is_given:
+                raise UserError("needs `pretraining.start_from`, which is empty", field)
         return
-    objective = chosen.objective or "electra"
+    names = [name_origin(one) for one in (place, *chosen.also_start_from)]
+    if twice := [name for name in names if names.count(name) > 1]:
+        why = f"two encoders have the name {twice[0]}; rename a folder, or leave one out"
+        raise UserError(why, "pretraining.also_start_from")
     if objective == CONTRASTIVE and chosen.steps:
-        raise UserError(
-            f"objective={CONTRASTIVE} counts passes; write `pretraining.epochs`",
-            "pretraining.steps",
-            chosen.steps,
-        )
-    if generator and (objective == CONTRASTIVE or not find_objective(objective).has_generator):
-        raise UserError(
-            f"objective={objective} has no generator", "pretraining.start_generator_from", generator
-        )
+        why = "contrastive counts passes; write `pretraining.epochs`"
+        raise UserError(why, "pretraining.steps", chosen.steps)
+    has_generator = (
+        objective != CONTRASTIVE and find_objective(objective or "electra").has_generator
+    )
+    if generator and not has_generator:
+        why = f"objective={objective} has no generator"
+        raise UserError(why, "pretraining.start_generator_from", generator)
     of_start = f"that of {place} (`pretraining.start_from`); leave it out"
     for name in SHAPE:
         if name in chosen.settings:
@@ -445,20 +424,21 @@ class Pretraining(Settings):
         return "xla" if self.device == "xla-spmd" else self.device
 
 
-def check_trainer_settings(recipe: RecipeName, chosen: Pretraining) -> None:
-    """Raise UserError for settings of the trainer that are wrong, that the form has a field of
-    its own for, or that need loaded weights where there are none.
+def find_batch(recipe: RecipeName, chosen: Pretraining) -> int:
+    """Return the sequences, or pairs, of a step. UserError for settings of the trainer that are
+    wrong, that the form has a field of its own for, or that need loaded weights where there are
+    none.
     """
     for name in chosen.settings:
         if name in Pretraining.model_fields:
             raise UserError(f"{name}: write it as `pretraining.{name}`", "pretraining.settings")
     try:
         if chosen.objective == CONTRASTIVE:
-            replace_settings([ContrastiveConfig()], chosen.settings, "pretraining")
-            return
-        apply_settings(RECIPES[recipe], chosen.settings)
+            [config] = replace_settings([ContrastiveConfig()], chosen.settings, "pretraining")
+            return int(config.batch)
         if not chosen.start_from:
             check_start_is_not_needed(chosen.settings)
+        return apply_settings(RECIPES[recipe], chosen.trainer_settings).pretraining.batch
     except UserError as wrong:
         raise UserError(wrong.message, f"pretraining.{wrong.field}", wrong.value) from None
 
@@ -495,25 +475,15 @@ class Parameters(Settings):
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         chosen = self.pretraining
-        check_trainer_settings(self.sizes, chosen)
-        if chosen.objective == CONTRASTIVE:
-            [config] = replace_settings([ContrastiveConfig()], chosen.settings, "pretraining")
-            batch = config.batch
-        else:
-            batch = apply_settings(RECIPES[self.sizes], chosen.trainer_settings).pretraining.batch
+        # settings are checked by a recipe; of defaults none is chosen yet
+        batch = find_batch("published" if self.recipe == "auto" else self.recipe, chosen)
         if chosen.device.startswith("xla") and chosen.processes > 1:
             raise UserError("one process drives all cores of a TPU host", "pretraining.processes")
         if batch % chosen.processes:
-            raise UserError(
-                f"does not divide the batch of {batch}", "pretraining.processes", chosen.processes
-            )
+            why = f"does not divide the batch of {batch}"
+            raise UserError(why, "pretraining.processes", chosen.processes)
         check_start(self)
         return self
-
-    @property
-    def sizes(self) -> RecipeName:
-        """Return the recipe that settings are checked by; of defaults no recipe is chosen."""
-        return "published" if self.recipe == "auto" else self.recipe
 
 
 class ScoringModel(Settings):

@@ -6,7 +6,6 @@ help, shown in the UI, mirrored to MLflow. Stages the store holds already are no
 repeated run does nothing and an interrupted one continues.
 """
 
-from functools import partial
 from typing import Any
 
 from prefect import flow
@@ -16,12 +15,20 @@ from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.plan import RunPlan
 from amazon_electra.flows.prepare import have_prepared, make_data
 from amazon_electra.flows.runs.graph_run import name_run, run_plan
-from amazon_electra.flows.stages import arms, report
-from amazon_electra.flows.stages.cells import Failed, find_failure, keep_complete, order_chains
+from amazon_electra.flows.stages import report
+from amazon_electra.flows.stages.cells import (
+    Cell,
+    Failed,
+    choose_settings,
+    find_failure,
+    keep_complete,
+    list_cells,
+    order_chains,
+)
 from amazon_electra.flows.stages.comparison import compare_with_champions
 from amazon_electra.flows.stages.contrastive_adaptation import build_contrastive_stage
 from amazon_electra.flows.stages.model import build_model_stages
-from amazon_electra.flows.stages.pretraining import build_pretraining_stage, shares_cores
+from amazon_electra.flows.stages.pretraining import build_pretraining_stage, has_accelerator
 from amazon_electra.flows.store.group import Group, Groups
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -41,20 +48,20 @@ def graph(run: RunPlan) -> Groups:
         trained = [build_pretraining_stage(p, data.shards, beside=at_once - 1, **sources)]
     encoder = trained[0] if trained else origin or corpus
 
-    settings = arms.choose_settings(p.finetuning, p.recipe, counts, data.length, bool(origin))
-    known = corpus, encoder, origin, run.others
-    list_cells = partial(arms.list_cells, p, decided.arms, settings, counts, store, *known)
-    cells, curve = list(list_cells()), list(list_cells(is_curve=True))
+    settings = choose_settings(p.finetuning, p.recipe, counts, data.length, bool(origin))
+    known = p, decided.arms, settings, counts, store, corpus, encoder, origin, run.others
+    cells, curve = list(list_cells(*known)), list(list_cells(*known, is_curve=True))
     # What needs no new encoder is made beside its training, the rest after it; an accelerator
     # trains alone, after the first answers.
-    is_shared = shares_cores(p.pretraining.device)
-    ready = [
-        cell
-        for cell in (*cells, *curve)
-        if not ((trained and cell.is_made_of(encoder)) or cell.parts)
-        and (is_shared or find_arm(cell.finetuned.config.arm).is_cheap)
-    ]
-    late = [cell for cell in (*cells, *curve) if not cell.is_among(ready)]
+    is_shared = not has_accelerator(p.pretraining.device)
+
+    def is_late(cell: Cell) -> bool:
+        waits = bool(trained) and cell.finetuned.is_made_of({encoder.fingerprint})
+        is_slow = not (is_shared or find_arm(cell.finetuned.config.arm).is_cheap)
+        return waits or is_slow or bool(cell.parts)
+
+    late = [cell for cell in (*cells, *curve) if is_late(cell)]
+    ready = [cell for cell in (*cells, *curve) if not is_late(cell)]
     training, made, failed = [trained] if trained else [], [*made, *trained], Failed()
     try:
         chains = order_chains(ready, at_once - len(training) * is_shared)

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
-from amazon_electra.beam_jobs.core.errors import JobFailed
+from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
 from amazon_electra.beam_jobs.core.storage import is_remote
+from amazon_electra.beam_jobs.text.splits import read_shares
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.dumps.preview import Preview, read_previews
 from amazon_electra.flows.policy import Counts, Decision, decide
 from amazon_electra.flows.runner.processes import Makers
 from amazon_electra.flows.servers.access import restrict_store
-from amazon_electra.flows.stages.arms import check_split
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import DumpListing, ListedDump, build_dump_stage
 from amazon_electra.flows.stages.origin import build_other_origins, build_start_stage
@@ -90,7 +90,10 @@ def plan_run(form: Parameters, store: Store) -> RunPlan:
 
     Raises UserError for what is not there or cannot be read, before anything is made.
     """
-    check_split(form.corpus.split)
+    shares = read_shares(form.corpus.split)
+    if empty := [side for side in ("train", "dev", "test") if not shares[side]]:
+        why = f"fine-tuning needs at least 1 for {' and '.join(empty)}"
+        raise UserError(why, "corpus.split", form.corpus.split)
     dump = build_dump_stage(form.dump, store)
     previews = read_previews(form.dump, dump)
     tasks = labels.choose_tasks(form.finetuning.tasks, form.dump, previews)
@@ -105,7 +108,7 @@ def plan_prepared_run(form: Parameters, store: Store, dump: str, tasks: Sequence
 
     Nothing of the dump itself need be on this host.
     """
-    made = store.read_manifest(*dump.split("/"))
+    made = store.read_manifest(dump)
     if made is None:
         raise JobFailed(f"{dump} is not in the store {store.address}; both hosts need the same one")
     known = ListedDump(DumpListing.model_validate(made["parameters"]), result=made["result"])

@@ -90,14 +90,16 @@ def make(store: Store, stage: Stage, tell: Tell = lambda event, **more: None) ->
         began, used = time.monotonic(), measure_cpu()
         with suppress(OSError):  # Linux: the peak of memory begins anew
             Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
-        result = read_result_of_earlier_job(stage, folder)
-        if not result:
+        # an earlier stage's job may have made it along with its own
+        known = folder / stage.written_last if stage.written_last else None
+        if known and known.exists():
+            result = json.loads(known.read_text(encoding="utf-8"))
+        else:
             result = stage.run(store, folder)
         peak = max(
             resource.getrusage(who).ru_maxrss
             for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
         )
-        store.collect_output(stage)
         check_dumps(store, stage, folder)
         manifest = store.publish(
             stage,
@@ -107,13 +109,6 @@ def make(store: Store, stage: Stage, tell: Tell = lambda event, **more: None) ->
             peak_megabytes=round(peak / 1024, 1),
         )
         return dict(manifest["result"])
-
-
-def read_result_of_earlier_job(stage: Stage, folder: Path) -> dict[str, Any]:
-    """Return the result of a stage whose files an earlier stage's job has written already."""
-    if not stage.written_last or not (folder / stage.written_last).exists():
-        return {}
-    return dict(json.loads((folder / stage.written_last).read_text(encoding="utf-8")))
 
 
 def check_dumps(store: Store, stage: Stage, folder: Path) -> None:

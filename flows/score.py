@@ -21,7 +21,7 @@ from amazon_electra.flows.stages.scores import (
     find_scores,
     graph,
     leave_out_files,
-    read_file_results,
+    list_parts,
 )
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui.artifacts import publish_drift
@@ -52,7 +52,7 @@ def score(**given: Any) -> dict[str, Any]:
     if not storage.is_remote(output):
         output = str(Path(store.root, Path(output).expanduser()))
     names = copy_scores(dump, scores, output, store)
-    results = read_file_results(dump, scores, store)
+    results = [part for _, part in list_parts(dump, scores)]
     storage.write_json(storage.join_path(output, SCORING_TOTALS), {"files": results})
     publish_drift(results)
     return {

@@ -20,7 +20,7 @@ from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import build_dump_stage, list_files
 from amazon_electra.flows.stages.external import list_place_files
 from amazon_electra.flows.stages.origin import build_start_stage
-from amazon_electra.flows.stages.pretraining import build_pretraining_stage, shares_cores
+from amazon_electra.flows.stages.pretraining import build_pretraining_stage, has_accelerator
 from amazon_electra.flows.stages.shards import (
     build_dev_stage,
     build_general_shards_stage,
@@ -114,7 +114,7 @@ def make_sources(
         kept_out = [f for given in withheld for f in list_files(given, store)]
         yield add(
             "general_shards",
-            build_general_shards_stage(length, texts, kept_out, corpus, vocabulary, engine, store),
+            build_general_shards_stage(shards, texts, kept_out, store),
         )
     if "encoder" in wanted:
         yield add("encoder", build_pretraining_stage(p, shards, origin=origin, dev=dev_shards))
@@ -127,7 +127,7 @@ def divide_cores(p: Parameters, loaded: LoadedStudy) -> tuple[int, int]:
     """
     trained = sum(bool(arm.pretraining) for arm in loaded.study.arms)
     at_once = min(loaded.choice.at_once, trained * len(loaded.study.pretraining_seeds))
-    if at_once < 2 or not shares_cores(p.pretraining.device):
+    if at_once < 2 or has_accelerator(p.pretraining.device):
         return 1, 0
     return at_once, max(1, (os.cpu_count() or 1) // at_once)
 

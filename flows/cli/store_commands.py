@@ -45,13 +45,14 @@ def list_all(
             print(f"{when}  {cost}  {manifest['title']:<36} {summarize_manifest(manifest)}")
         return
     found, living = list_runs(opened), list_living_runs(opened)
+    sizes = opened.measure_folders() if found else {}
     if not found and not living:
         print(
             f"no run yet in {opened.address}; start one: amazon-electra run --store "
             f"{opened.address} --dump …"
         )
     for run in found:
-        last, size = run.last, sum(opened.measure(name_folder(one)) for one in run.lineage)
+        last, size = run.last, sum(sizes.get(name_folder(one), 0) for one in run.lineage)
         answer = last["result"].get("answer") if last["stage"] in ("report", "study") else ""
         about = " ".join(str(answer or summarize_manifest(last)).split())
         columns = (
@@ -118,8 +119,7 @@ def prune_store(
     if (opened.root / "mlflow").is_dir() or os.environ.get("MLFLOW_TRACKING_URI"):
         tags = [one for registry in open_registries(opened) for one in registry.list_tags()]
         registered = [t[name] for t in tags for name in ("encoder", "model", "report") if name in t]
-    for name in list_prunable(opened, keep, registered):
-        size = opened.measure(name)
+    for name, size in list_prunable(opened, keep, registered).items():
         if not yes or opened.remove(name):
             print(f"{format_bytes(size):>8}  {name}")
             total += size

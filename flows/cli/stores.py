@@ -56,7 +56,7 @@ def open_store(place: str | None) -> "Store":
     import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
 
     store = build_store(place)
-    store.check_presence()
+    store.check_access(writes=False)
     return store
 
 

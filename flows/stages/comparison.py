@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.stages.external import locate_stage
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 
@@ -37,7 +36,7 @@ class Comparison(Stage):
             store.fetch(self.inputs["model"]),
             store.fetch(self.inputs["champion"]),
             self.config.task,
-            Path(locate_stage(store, self.inputs["data"])),
+            Path(self.inputs["data"].locate(store)),
             MAX_COMPARED,
             load_scorer,
         )

@@ -7,8 +7,7 @@ from typing import Any
 
 from amazon_electra.beam_jobs.core.settings import replace_settings
 from amazon_electra.flows.configuration.form import CONTRASTIVE, Pretraining
-from amazon_electra.flows.stages.external import locate_stage
-from amazon_electra.flows.stages.origin import get_name, locate_origin
+from amazon_electra.flows.stages.origin import get_name
 from amazon_electra.flows.stages.pretraining import divide_cores
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
@@ -25,6 +24,7 @@ class ContrastiveAdaptation(Stage):
     name, version, Config = "contrastive-adaptation", CONTRASTIVE_VERSION, ContrastiveConfig
     headline = ("pairs", "steps", "loss", "accuracy")
     ends_run = True
+    inner = "encoder"
     tracked = True
     takes_accelerator = True
 
@@ -43,8 +43,8 @@ class ContrastiveAdaptation(Stage):
         resources = divide_cores(self.resources)
         made = adapt_contrastively(
             self.config,
-            locate_origin(store, self.inputs["origin"]),
-            [Path(locate_stage(store, self.inputs["corpus"]))],
+            Path(self.inputs["origin"].locate(store)),
+            [Path(self.inputs["corpus"].locate(store))],
             folder,
             resources,
             spare=self.resources.beside if resources.threads else 0,
@@ -59,13 +59,11 @@ def build_contrastive_stage(
     run at the same time.
     """
     settings = chosen.settings if chosen.objective == CONTRASTIVE else {}
-    config = ContrastiveConfig(seed=chosen.seed)
-    [config] = replace_settings([config], settings, "pretraining")
+    [config] = replace_settings([ContrastiveConfig(seed=chosen.seed)], settings, "pretraining")
+    device, processes = chosen.finetuning_device, chosen.processes
     return ContrastiveAdaptation(
         config,
         {"corpus": corpus, "origin": origin},
-        resources=Resources(
-            device=chosen.finetuning_device, processes=chosen.processes, beside=beside
-        ),
+        resources=Resources(device=device, processes=processes, beside=beside),
         title=f"adaptation of {get_name(origin)}",
     )

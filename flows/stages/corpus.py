@@ -9,6 +9,8 @@ from amazon_electra.flows.stages.dump import hash_files, list_files, locate_dump
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 
+WITHHOLD = "corpus.withhold"
+
 
 class Corpus(Stage):
     """`dump` → corpus."""
@@ -20,13 +22,11 @@ class Corpus(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.beam_jobs.corpus_job import make_corpus
 
-        far = self.on_engine
-        withheld = self.files.get("withhold", ())
         return make_corpus(
             self.config,
-            locate_dump(self.inputs["dump"], store, on_engine=far),
-            store.locate(self) if far else str(folder),
-            withhold=locate_files(withheld, store, "corpus.withhold"),
+            locate_dump(self.inputs["dump"], store, self.on_engine),
+            store.open_output(self),
+            withhold=locate_files(self.files.get("withhold", ()), store, WITHHOLD),
             beam_options=self.resources.beam_options,
         ).content
 
@@ -35,9 +35,7 @@ def build_corpus_stage(
     chosen: form.Corpus, reading: form.Dump, engine: form.Engine, dump: Stage, store: Store
 ) -> Corpus:
     """Return the corpus that the form asks for."""
-    withheld = [
-        path for given in chosen.withhold for path in list_files(given, store, "corpus.withhold")
-    ]
+    withheld = [path for given in chosen.withhold for path in list_files(given, store, WITHHOLD)]
     config = CorpusConfig(
         **reading.pick(CorpusConfig)
         | chosen.pick(CorpusConfig)

@@ -47,59 +47,42 @@ class ListedDump(Stage):
 
 def build_dump_stage(chosen: Dump, store: Store) -> ListedDump:
     """Return the dump as a stage. Nothing is copied: its fingerprint is that of its files, wherever
-    they lie.
+    they lie; each is read once for its digest, as long as it stays.
     """
-    there = [given for given in chosen.paths if "://" in given]
     here = [given for given in chosen.paths if "://" not in given]
-    far = [file for given in there for file in list_remote_files(given, store)]
+    there = [given for given in chosen.paths if "://" in given]
     near = [path for given in here for path in list_files(given, store)]
-    paths = [*map(str, near), *(address for address, _ in far)]
+    files = [DumpFile(name=p.name, size=p.stat().st_size, sha256=store.digest(p)) for p in near]
+    paths = list(map(str, near))
+    for given in there:
+        addresses = sorted(storage.expand_patterns([given], "dump.paths"))
+        with storage.report_unreachable(name_setting("dump.paths", given)):
+            for at in addresses:
+                size, name = storage.get_size(at), at.rsplit("/", 1)[-1]
+                files.append(DumpFile(name=name, size=size, sha256=store.digest(at)))
+        paths += addresses
     if twice := {p for p in paths if paths.count(p) > 1}:
         raise UserError("named more than once", "dump.paths", min(twice))
-    listing = [
-        *(DumpFile(name=p.name, size=p.stat().st_size, sha256=store.digest(p)) for p in near),
-        *(file for _, file in far),
-    ]
     result = {
         "files": len(paths),
-        "bytes": sum(file.size for file in listing),
+        "bytes": sum(file.size for file in files),
         "paths": paths,
         "name": name_dump(chosen.paths),
-        "synthetic": not far and all(map(is_sample, near)),
+        "synthetic": not there and all(map(is_sample, near)),
     }
-    return ListedDump(DumpListing(files=tuple(listing)), result=result)
-
-
-def list_remote_files(given: str, store: Store) -> list[tuple[str, DumpFile]]:
-    """Return the addresses that a gs:// or s3:// address or glob stands for, with name, size and
-    digest; each is read once for its digest, as long as it stays.
-    """
-    addresses = storage.expand_pattern(given, "dump.paths")
-    if not addresses:
-        raise UserError("no such file", "dump.paths", given)
-    with storage.report_unreachable(name_setting("dump.paths", given)):
-        names = [address.rsplit("/", 1)[-1] for address in addresses]
-        return [
-            (at, DumpFile(name=name, size=storage.get_size(at), sha256=store.digest(at)))
-            for at, name in zip(addresses, names, strict=True)
-        ]
+    return ListedDump(DumpListing(files=tuple(files)), result=result)
 
 
 def list_files(given: str, store: Store, field: str = "dump.paths") -> list[Path]:
     """Return what one entry of dump.paths stands for, in order of name; mistakes name the field."""
     if given.startswith("sample:"):
         return [write_sample_dump(int(given.removeprefix("sample:")), store)]
-    found = sorted(map(Path, storage.expand_pattern(str(Path(given).expanduser()), field)))
-    if not found:
-        raise UserError(f"{field}: no file {given}")
+    found = sorted(map(Path, storage.expand_patterns([str(Path(given).expanduser())], field)))
     for path in found:
-        readable = os.fsencode(path).decode(errors="backslashreplace")
-        if readable != str(path):
-            raise UserError(f"{field}: {readable}: its name is not UTF-8, rename it")
         if not os.access(path, os.R_OK):  # a link to nothing, or to itself, too
-            raise UserError(f"{field}: {path} cannot be read")
+            raise UserError("cannot be read", field, path)
     if not any(path.stat().st_size for path in found):
-        raise UserError(f"{field}: {found[0]} is empty")
+        raise UserError("is empty", field, found[0])
     return [path.resolve() for path in found]
 
 
@@ -120,20 +103,18 @@ def locate_dump(dump: Stage, store: Store, on_engine: bool = False) -> list[str]
     the run knows it. A sample is written again, for an engine's workers to the bucket of the store.
     """
     found: list[str] = []
+    to_bucket = on_engine and storage.is_remote(store.address)
     for path, file in zip(dump.result["paths"], dump.parameters["files"], strict=True):
-        sample = SAMPLE.fullmatch(path)
         if storage.is_remote(path):
             found.append(path)
-        elif sample and on_engine and storage.is_remote(store.address):
-            written = write_sample_dump(int(sample[1]), store)
-            locate_files([(str(written), file["sha256"])], store)
-            found.append(f"{store.address}/samples/{written.name}")
-            storage.write_bytes(found[-1], written.read_bytes())
-        elif sample and not os.access(path, os.R_OK):  # of the host or the user of the run
-            written = write_sample_dump(int(sample[1]), store)
-            found += locate_files([(str(written), file["sha256"])], store)
-        else:
-            found += locate_files([(path, file["sha256"])], store)
+            continue
+        sample = SAMPLE.fullmatch(path)
+        if sample and (to_bucket or not os.access(path, os.R_OK)):  # of another host or user
+            path = str(write_sample_dump(int(sample[1]), store))
+        found += locate_files([(path, file["sha256"])], store)
+        if sample and to_bucket:
+            found[-1] = f"{store.address}/samples/{Path(path).name}"
+            storage.write_bytes(found[-1], Path(path).read_bytes())
     return found
 
 

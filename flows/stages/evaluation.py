@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.stages.external import locate_stage
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 
@@ -32,7 +31,7 @@ class Evaluation(Stage):
         return evaluate(
             store.fetch(self.inputs["model"]),
             self.config.task,
-            Path(locate_stage(store, self.inputs["data"])),
+            Path(self.inputs["data"].locate(store)),
             folder,
             split=self.config.split,
         ).content

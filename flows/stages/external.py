@@ -1,9 +1,9 @@
 """Data and models made elsewhere: a file, a folder, or a name on the hub."""
 
-import hashlib
 import json
 from pathlib import Path
 
+from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -25,9 +25,12 @@ class External(Stage):
     name, version, Config = "external", 2, ExternalConfig
     has_job = False
 
+    def locate(self, store: Store, on_engine: bool = False) -> str:
+        return str(self.result["path"])
+
 
 def build_external_stage(place: str, store: Store) -> External:
-    """Return the stage of a file, a folder or a name on the hub; there is nothing to make."""
+    """Return the stage of a file, a folder or a name on the hub."""
     path = Path(place).expanduser()
     if not path.exists():
         return External(ExternalConfig(name=place), result={"path": place})
@@ -35,7 +38,7 @@ def build_external_stage(place: str, store: Store) -> External:
         "" if file == path else str(file.relative_to(path)): store.digest(file)
         for file in list_place_files(path)
     }
-    content = hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
+    content = hash_bytes(json.dumps(digests, sort_keys=True).encode())
     return External(ExternalConfig(content=content), result={"path": str(path.resolve())})
 
 
@@ -51,8 +54,3 @@ def list_place_files(path: Path) -> list[Path]:
         and p.name not in INCIDENTAL
         and "checkpoints" not in p.relative_to(path).parts
     )
-
-
-def locate_stage(store: Store, stage: Stage) -> str:
-    """Return where the files of a stage are: its folder, or the place of an external one."""
-    return stage.result["path"] if stage.name == "external" else str(store.fetch(stage))

@@ -8,9 +8,7 @@ from typing import Any
 
 from amazon_electra.beam_jobs.core.settings import format_value
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
-from amazon_electra.flows.stages.external import locate_stage
-from amazon_electra.flows.stages.origin import locate_origin
-from amazon_electra.flows.stages.pretraining import locate_encoder, resolve_recipe
+from amazon_electra.flows.stages.pretraining import resolve_recipe
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import find_arm
@@ -69,16 +67,16 @@ def locate_sources(stage: Stage, store: Store, folder: Path) -> dict[str, Any]:
     """Return the folders and the device of a fine-tuning or a search, as their functions take
     them.
     """
-    inputs, config = stage.inputs, stage.config
-    found: dict[str, Any] = {"data": Path(locate_stage(store, inputs["data"])), "output": folder}
+    inputs = stage.inputs
+    found: dict[str, Any] = {"data": Path(inputs["data"].locate(store)), "output": folder}
     if encoder := inputs.get("encoder"):
-        found["encoder"] = locate_encoder(store, encoder)
-    if config.start == "random":
+        found["encoder"] = encoder.locate(store)
+    if stage.config.start == "random":
         found["architecture"] = locate_architecture(stage, store, folder)
     if parts := [stage for name, stage in inputs.items() if name.startswith(PART)]:
         found["parts"] = [store.fetch(stage) for stage in parts]
     if teacher := inputs.get("teacher"):
-        found["teacher"] = Path(locate_stage(store, teacher))
+        found["teacher"] = Path(teacher.locate(store))
     return {**found, "cache": store.root / CACHE, "device": stage.resources.device}
 
 
@@ -90,23 +88,21 @@ def locate_architecture(stage: Stage, store: Store, folder: Path) -> str:
     """
     shape = stage.reads.get("shape") or stage.inputs["architecture"]
     if "shards" not in shape.inputs:
-        return locate_encoder(store, shape)
-    shards = Shards.open(Path(locate_stage(store, shape.inputs["shards"])))
+        return shape.locate(store)
+    target, shards = (
+        folder / "architecture",
+        Shards.open(Path(shape.inputs["shards"].locate(store))),
+    )
     if origin := shape.inputs.get("origin"):
-        return str(copy_architecture(folder / "architecture", locate_origin(store, origin), shards))
-    return str(write_architecture(folder / "architecture", resolve_recipe(shape), shards))
-
-
-def resolve_settings(config: FinetuneConfig) -> FinetuningSettings:
-    """Return all settings of a fine-tuning: the recipe's, changed by its own."""
-    base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
-    return change_settings(base, config.settings)
+        return str(copy_architecture(target, Path(origin.locate(store)), shards))
+    return str(write_architecture(target, resolve_recipe(shape), shards))
 
 
 def describe_finetuning(stage: Stage) -> dict[str, Any]:
     """Return what decides a fine-tuning, or a search, besides its inputs."""
-    config, settings = stage.config, resolve_settings(stage.config)
-    arm = find_arm(config.arm)
+    config, arm = stage.config, find_arm(stage.config.arm)
+    base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
+    settings = change_settings(base, config.settings)
     described = {"arm": config.arm, "task": config.task, "seed": config.seed}
     if arm.settings is not None:
         read = settings.model_dump(include=set(arm.settings))
@@ -116,16 +112,12 @@ def describe_finetuning(stage: Stage) -> dict[str, Any]:
     if config.start == "trained":
         return described
     described["start"] = config.start
-    first = stage.reads.get("shape")  # a pre-training whose shape no published encoder says
-    if first and "origin" in first.inputs:
-        first = None
-    if first:  # the part of the recipe that goes into config.json
-        recipe = resolve_recipe(first)
-        objective = {"objective": recipe.pretraining.objective}
-        described["architecture"] = recipe.architecture.model_dump() | objective
-        # how the first weights are drawn
-        trunk = find_objective(recipe.pretraining.objective).trunk
-        described["weights"] = describe_start(recipe, trunk)
+    shape = stage.reads.get("shape")
+    if shape and "origin" not in shape.inputs:  # no published encoder says the shape
+        recipe = resolve_recipe(shape)
+        objective = recipe.pretraining.objective
+        described["architecture"] = {**recipe.architecture.model_dump(), "objective": objective}
+        described["weights"] = describe_start(recipe, find_objective(objective).trunk)
     return described
 
 
@@ -173,42 +165,32 @@ class Finetuning:
             settings=dict(self.settings),
         )
 
-    @property
-    def resources(self) -> Resources:
-        return Resources(device=self.device)
-
     def list_sources(self) -> dict[str, Any]:
-        """Return `inputs` and `reads` of the stage.
+        """Return `inputs`, `reads` and `resources` of the stage.
 
         A random encoder depends on the vocabulary of the encoder whose architecture it shares, not
         on that one's weights.
         """
-        start, reads = self.start, dict[str, Stage]()
+        start, encoder, reads = self.start, self.start.encoder, dict[str, Stage]()
         inputs = {"data": self.data, "teacher": start.teacher, "search": self.search}
         for part in start.parts:
             inputs[f"{PART}{part.arm}"] = build_finetuning_stage(replace(self, start=part), "", {})
-        if start.encoder and not find_arm(start.arm).reads_encoder:
-            pass
-        elif start.kind == "trained":
-            inputs["encoder"] = start.encoder
-        elif start.encoder and "shards" in start.encoder.inputs:
-            shards = start.encoder.inputs["shards"]
-            inputs["vocabulary"] = shards.inputs.get("vocabulary", shards)  # external ones have it
-            inputs["architecture"] = start.encoder.inputs.get("origin")
-            reads["shape"] = start.encoder
-        else:
-            inputs["architecture"] = start.encoder and start.encoder.inputs.get(
-                "origin", start.encoder
-            )
-        return {"inputs": {n: stage for n, stage in inputs.items() if stage}, "reads": reads}
+        if encoder and find_arm(start.arm).reads_encoder:
+            if start.kind == "trained":
+                inputs["encoder"] = encoder
+            elif shards := encoder.inputs.get("shards"):
+                inputs["vocabulary"] = shards.inputs.get("vocabulary", shards)  # of external ones
+                inputs["architecture"] = encoder.inputs.get("origin")
+                reads["shape"] = encoder
+            else:
+                inputs["architecture"] = encoder.inputs.get("origin", encoder)
+        return {
+            "inputs": {name: stage for name, stage in inputs.items() if stage},
+            "reads": reads,
+            "resources": Resources(device=self.device),
+        }
 
 
 def build_finetuning_stage(asked: Finetuning, title: str, labels: Mapping[str, str]) -> Finetuned:
     """Return the stage of a fine-tuning; its job makes the evaluation along with it."""
-    return Finetuned(
-        asked.config,
-        **asked.list_sources(),
-        resources=asked.resources,
-        title=title,
-        labels=labels,
-    )
+    return Finetuned(asked.config, **asked.list_sources(), title=title, labels=labels)

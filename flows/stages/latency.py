@@ -5,7 +5,6 @@ from typing import Any
 
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.stages.external import locate_stage
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 
@@ -27,7 +26,7 @@ class Latency(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.evaluation.latency import measure_latency
 
-        data = Path(locate_stage(store, self.inputs["data"]))
+        data = Path(self.inputs["data"].locate(store))
         model = store.fetch(self.inputs["model"])
         result = measure_latency(model, self.config.task, data, 1, self.config.device)
         write_json(folder / "latency.json", result)

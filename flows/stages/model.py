@@ -6,7 +6,6 @@ from typing import Any
 
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.stages.cells import Cell
-from amazon_electra.flows.stages.external import locate_stage
 from amazon_electra.flows.stages.finetuning import CACHE
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -46,17 +45,14 @@ class Model(Stage):
             )
             for cell in self.config.cells
         ]
-        data = Path(locate_stage(store, self.inputs["data"]))
-        target = self.config.target_accuracy
-        found = export(
+        return export(
             cells,
             self.config.task,
-            data,
+            Path(self.inputs["data"].locate(store)),
             folder,
-            target_accuracy=target,
+            target_accuracy=self.config.target_accuracy,
             cache=store.root / CACHE,
-        )
-        return found.content
+        ).content
 
 
 def build_model_stages(

@@ -5,11 +5,9 @@ A folder is known by the digests of its files, a name on the hub by its commit, 
 registry by its version, a package by its version: what has no such name yet is looked up first.
 """
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -28,47 +26,18 @@ from amazon_electra.model.encoders.config import count_positions, read_config
 from amazon_electra.model.encoders.known import read_card
 from amazon_electra.model.encoders.places import (
     FORMS,
-    Kind,
-    find_distribution,
     find_in_package,
     find_kind,
     is_download_error,
+    name_place,
     parse_place,
 )
 from amazon_electra.model.tracking.mlflow_client import hide_credentials
 from amazon_electra.model.tracking.registry import Registry, RegistryAway
 
-ENCODER = "encoder"
-"""Folder of the encoder in that of its stage, which has the job's log too."""
 MODEL_TYPE, POSITIONS = "model_type", "max_positions"
 """Of a published encoder, where it is known before it is loaded."""
 TITLE = "origin "
-UNKNOWN = "unknown"
-
-
-def locate_origin(store: Store, origin: Stage) -> Path:
-    """Return the transformers folder of a loaded encoder."""
-    return store.fetch(origin) / ENCODER
-
-
-def open_vocabulary(store: Store, vocabulary: Stage, on_engine: bool = False) -> str:
-    """Return where a job reads a vocabulary; a kept one lies with its encoder."""
-    place = store.open_input(vocabulary, on_engine)
-    return f"{place}/{ENCODER}" if vocabulary.name == "origin" else place
-
-
-def get_name(origin: Stage) -> str:
-    """Return what reports call a published encoder."""
-    return origin.label.removeprefix(TITLE)
-
-
-def read_origin(store: Store, origin: Stage) -> dict[str, Any]:
-    """Return what is known of a loaded encoder: licence, training data, shape, where it is from."""
-    file = locate_origin(store, origin) / "origin.json"
-    about: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return {"license": UNKNOWN, "training_data": UNKNOWN, **about, "name": get_name(origin)}
-
-
 COMMIT = re.compile(r"[0-9a-f]{40}")
 START, OTHERS = "pretraining.start_from", "pretraining.also_start_from"
 HUB_SECONDS = 10
@@ -100,7 +69,7 @@ def find_last_encoder(dump: Stage | None, store: Store) -> str:
         if encoder is None or (dump and dump.fingerprint in lineage):
             continue
         folder = store.fetch(ExistingStage(encoder["stage"], known=encoder["fingerprint"]))
-        for name in (ENCODER, "discriminator"):
+        for name in (Origin.inner, "discriminator"):
             if (folder / name / CONFIG).is_file():
                 return str(folder / name)
     raise UserError(f"no run of another dump in {store.address}", START, LAST)
@@ -124,12 +93,13 @@ class Origin(Stage):
 
     name, version, Config = "origin", 5, OriginConfig
     headline = ("layers", "hidden", "parameters", "vocabulary_size")
+    inner = "encoder"
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.origin import load_origin
 
         generator = self.result.get("generator") or None
-        return load_origin(self.result["place"], folder / ENCODER, generator)
+        return load_origin(self.result["place"], folder / self.inner, generator)
 
     def list_environment(self, store: Store) -> dict[str, str]:
         is_registered = "model" in {**self.config.source, **self.config.generator}
@@ -144,42 +114,35 @@ def build_origin_stage(
 
     Raise UserError, which names the `field`, where nothing is there.
     """
-    kind, source, exact = _describe_place(place, store, field)
-    config, result = OriginConfig(source=source), {"place": exact, **_read_shape(kind, exact)}
+    source, result = _pin_place(place, store, field)
+    config = OriginConfig(source=source)
     if generator:
         named = field.replace("start_from", "start_generator_from")
-        _, its_source, result["generator"] = _describe_place(generator, store, named)
+        its_source, its = _pin_place(generator, store, named)
         config = OriginConfig(source=source, generator=its_source)
+        result["generator"] = its["place"]
     return Origin(config, result=result, title=f"{TITLE}{name_origin(place)}")
 
 
-def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[str, str], str]:
-    """Return the kind of a place, what decides its stage, and its name for the job, as exact as it
-    can be.
+def _pin_place(place: str, store: Store, field: str) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return what decides the stage of a place; and its name for the job, as exact as it can be,
+    with what config.json and card say where they lie in a folder of this machine.
     """
     kind = find_kind(place)
     if kind is None:
         raise UserError(f"not a published encoder: write {FORMS}", field, place)
     if kind == "folder":
-        folder = Path(place).expanduser()
-        if not folder.is_dir():
-            raise UserError("no such folder", field, place)
-        if not (folder / CONFIG).is_file():
-            raise UserError(f"not a transformers folder: it has no {CONFIG}", field, place)
-        external = build_external_stage(place, store)
-        return kind, {"content": external.config.content}, external.result["path"]
+        with name_place(field, place):
+            known = _describe_folder(Path(place).expanduser().resolve())
+        external = build_external_stage(known["folder"], store)
+        return {"content": external.config.content}, {"place": known["folder"], **known}
     parts = parse_place(kind, place)
     name = parts["name"]
     if kind == "package":
-        module = re.sub("[-.]", "_", name)
-        distribution = find_distribution(module) if util.find_spec(module) else None
-        if distribution is None:
-            raise UserError(
-                f"no package {module} is installed here: pip install {name.replace('_', '-')}",
-                field,
-                place,
-            )
-        return kind, {"package": distribution.name, "version": distribution.version}, place
+        with name_place(field, place):
+            found = find_in_package(name)
+            known = _describe_folder(found.folder)
+        return {"package": found.name, "version": found.version or ""}, {"place": place, **known}
     if kind == "registry":
         uri = resolve_mlflow_uri(store.root)
         try:
@@ -187,49 +150,35 @@ def _describe_place(place: str, store: Store, field: str) -> tuple[Kind, dict[st
         except (ValueError, RegistryAway) as error:
             why = " ".join(str(error).split())
             raise UserError(f"not in {hide_credentials(uri)}: {why}", field, place) from None
-        return kind, {"model": name, "version": version, "run": run}, f"models:/{name}/{version}"
+        source = {"model": name, "version": version, "run": run}
+        return source, {"place": f"models:/{name}/{version}"}
     revision = parts["revision"] or "main"
     commit = revision if COMMIT.fullmatch(revision) else _find_commit(name, revision, field)
-    return kind, {"name": name, "revision": commit}, f"{name}@{commit}"
+    return {"name": name, "revision": commit}, {"place": f"{name}@{commit}"}
 
 
-def _read_shape(kind: Kind, place: str) -> dict[str, Any]:
-    """Return what config.json and card say where they lie on this machine, in a folder
-    or a package; nothing where the job brings them.
+def _describe_folder(folder: Path) -> dict[str, Any]:
+    """Return what is known of an encoder in a folder before it is loaded."""
+    config = read_config(folder)
+    shape = {MODEL_TYPE: str(config.get(MODEL_TYPE, "")), POSITIONS: count_positions(config)}
+    return {"folder": str(folder), **shape, **read_card(folder)}
+
+
+def get_name(origin: Stage) -> str:
+    """Return what reports call a published encoder."""
+    return origin.label.removeprefix(TITLE)
+
+
+def describe_origin(store: Store, origin: Stage) -> dict[str, Any]:
+    """Return what is known of a published encoder: licence, training data, shape, where it is from;
+    before it is loaded, what its files on this machine say.
     """
-    folder = Path(place)
-    try:
-        if kind == "package":
-            module = re.sub("[-.]", "_", parse_place(kind, place)["name"])
-            folder = find_in_package(module).folder
-        config = read_config(folder)
-    except UserError:  # the job says what is wrong with it
-        return {}
-    return {
-        MODEL_TYPE: str(config.get(MODEL_TYPE, "")),
-        POSITIONS: count_positions(config),
-        **read_card(folder),
-    }
-
-
-def describe_origin(store: Store, origin: Stage) -> Mapping[str, Any]:
-    """Return what is known of a published encoder, whether or not it is loaded yet."""
     made = store.manifest(origin)
-    return {**origin.result, **(made["result"] if made else {}), "name": get_name(origin)}
+    return {**(made["result"] if made else origin.result), "name": get_name(origin)}
 
 
-def find_origin_folder(store: Store, origin: Stage) -> Path | None:
-    """Return the folder of a published encoder on this machine, loaded or not; None where there is
-    none.
-    """
-    if store.manifest(origin):
-        return locate_origin(store, origin)
-    place = str(origin.result.get("place", ""))
-    if not place or find_kind(place) not in ("folder", "package"):
-        return None
-    if find_kind(place) == "folder":
-        return Path(place)
-    return find_in_package(parse_place("package", place)["name"]).folder
+def find_positions(store: Store, origin: Stage) -> int | None:
+    return describe_origin(store, origin).get(POSITIONS)
 
 
 def warn_of_languages(store: Store, origin: Stage, corpus: Stage, texts: Sequence[str]) -> str:

@@ -1,11 +1,11 @@
 """Pre-training: shards → the discriminator and the generator, as transformers folders."""
 
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
@@ -14,13 +14,7 @@ from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.policy import PASSES, TOKENS
 from amazon_electra.flows.runner.processes import run_job
-from amazon_electra.flows.stages.equal_cost import (
-    count_equal_flops,
-    count_equal_tokens,
-    resolve_recipe,
-)
-from amazon_electra.flows.stages.external import locate_stage
-from amazon_electra.flows.stages.origin import MODEL_TYPE, locate_origin
+from amazon_electra.flows.stages.origin import MODEL_TYPE
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.config import PretrainConfig, TrainingResources
@@ -44,9 +38,6 @@ KEEP = "keep_checkpoints"
 """Setting without which a stage that is complete has no checkpoints any more."""
 
 
-Budget = Literal["same_flops_as", "same_tokens_as"]
-
-
 class TrainingConfig(Settings):
     """What decides a pre-training besides its inputs."""
 
@@ -63,10 +54,6 @@ class TrainingConfig(Settings):
     same_flops_as: str | None = None
     """Fingerprint of a pre-training that computes as many matrix products; the input `equal`."""
     same_tokens_as: str | None = None
-
-    @property
-    def recipe_with_settings(self) -> Recipe:
-        return apply_settings(RECIPES[self.recipe], self.settings)
 
 
 class Pretraining(Stage):
@@ -98,6 +85,16 @@ class Pretraining(Stage):
             **({"start_defaults": list_start_defaults(origin, deciding)} if origin else {}),
         }
 
+    def locate(self, store: Store, on_engine: bool = False) -> str:
+        """Return the encoder that is there to be fine-tuned (model/pretraining/save.py); before it
+        is made, the one that its settings lead to.
+        """
+        trunk = find_objective(resolve_recipe(self).pretraining.objective).trunk
+        names = dict.fromkeys([trunk, "encoder", "discriminator"])
+        folder = store.fetch(self, *names, "generator")
+        places = [folder / name for name in names]
+        return str(next((place for place in places if place.is_dir()), places[0]))
+
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.pretrain import pretrain
 
@@ -106,18 +103,16 @@ class Pretraining(Stage):
         if dev and (made := store.manifest(dev)) and made["result"]["sequences"]:
             validation = store.fetch(dev)
         unread = () if validation else VALIDATION_FIELDS
+        settings = {n: text for n, text in config.settings.items() if n not in unread}
         return pretrain(
             PretrainConfig(
                 recipe=config.recipe,
                 steps=self.count_steps(store) or None,
-                settings={
-                    **{n: text for n, text in config.settings.items() if n not in unread},
-                    "seed": str(config.seed),
-                },
+                settings={**settings, "seed": str(config.seed)},
             ),
-            Path(locate_stage(store, self.inputs["shards"])),
+            Path(self.inputs["shards"].locate(store)),
             folder,
-            start_from=locate_origin(store, origin) if origin else None,
+            start_from=Path(origin.locate(store)) if origin else None,
             validation=validation,
             resources=divide_cores(self.resources),
         ).content
@@ -126,18 +121,58 @@ class Pretraining(Stage):
         """Return its steps once its shards are there; 0: as many as the recipe says."""
         config = self.config
         if config.steps:
-            return config.steps
-        made = store.manifest(self.inputs["shards"])
-        counts = made["result"] if made else {"tokens": 0, "sequences": 0}
-        batch = config.recipe_with_settings.pretraining.batch
+            return int(config.steps)
+        batch = resolve_recipe(self).pretraining.batch
         if config.tokens:
+            made = store.manifest(self.inputs["shards"])
+            assert made  # an input
+            counts = made["result"]
             share = min(1.0, config.tokens / max(1, config.passes * counts["tokens"]))
             return max(1, round(share * config.passes * counts["sequences"] / batch))
-        if config.same_flops_as:
-            return count_equal_flops(self, self.reads["equal"], store)
-        if config.same_tokens_as:
-            return count_equal_tokens(self, self.reads["equal"], store)
-        return 0
+        other = self.reads.get("equal")
+        if other is None:
+            return 0
+        if config.same_flops_as:  # as many matrix products on this kind of device
+            device, mine = self.resources.device, resolve_recipe(self)
+            a_step = count_flops(store, self, mine, device) / mine.pretraining.steps
+            return max(1, round(count_flops(store, other, resolve_steps(other), device) / a_step))
+        theirs = resolve_steps(other).pretraining
+        tokens = theirs.steps * theirs.batch * count_tokens_per_sequence(store, other)
+        return max(1, round(tokens / (batch * count_tokens_per_sequence(store, self))))
+
+
+def resolve_recipe(stage: Stage) -> Recipe:
+    """Return the recipe of a pre-training with its settings; that of the smallest recipe where the
+    stage is known by its fingerprint alone.
+    """
+    given = stage.parameters
+    recipe = RECIPES[given.get("recipe", "sample")]
+    return apply_settings(recipe, dict(given.get("settings", {})))
+
+
+def resolve_steps(pretraining: Stage) -> Recipe:
+    """Return the recipe of a pre-training with the steps that it says itself."""
+    recipe, steps = resolve_recipe(pretraining), pretraining.parameters["steps"]
+    return apply_settings(recipe, {"steps": str(steps)}) if steps else recipe
+
+
+def count_flops(store: Store, pretraining: Stage, recipe: Recipe, device: str) -> float:
+    """Return the matrix products of a whole pre-training with these settings on this device."""
+    from amazon_electra.model.device import expect_document_attention
+    from amazon_electra.model.pretraining.assembly import estimate_sequence_flops
+    from amazon_electra.model.pretraining.input.sequences import Shards
+
+    within_documents = expect_document_attention(device, recipe.pretraining.precision)
+    shards = Shards.open(Path(pretraining.inputs["shards"].locate(store)))
+    sequences = recipe.pretraining.steps * recipe.pretraining.batch
+    return estimate_sequence_flops(recipe, shards, within_documents) * sequences
+
+
+def count_tokens_per_sequence(store: Store, pretraining: Stage) -> float:
+    """Return the tokens that a sequence of a pre-training's shards has on average."""
+    shards = Path(pretraining.inputs["shards"].locate(store))
+    about = json.loads((shards / "shards.json").read_text("utf-8"))
+    return float(about["tokens"] / about["sequences"])
 
 
 def check_device(device: str) -> None:
@@ -172,63 +207,30 @@ def has_accelerator(device: str) -> bool:
     return device in ("cuda", "xla", "xla-spmd") or (device == "auto" and bool(here))
 
 
-def shares_cores(device: str) -> bool:
-    """Return whether jobs side by side share a CPU, rather than take turns at an accelerator."""
-    return not has_accelerator(device)
-
-
-@dataclass(frozen=True)
-class PretrainingRequest:
-    """What pre-trainings of a run or a study have in common."""
-
-    recipe: str
-    settings: Mapping[str, str]
-    seed: int
-    resources: Resources
-    title: str = "pre-training"
-    origin: Stage | None = None
-    """The published encoder it starts from, which says the shape; None: random weights."""
-    dev: Stage | None = None
-    """Shards of dev reviews, on which it measures itself; None: it does not."""
-
-    @property
-    def resolved(self) -> Recipe:
-        return apply_settings(RECIPES[self.recipe], dict(self.settings))
-
-
-def describe_training(parameters: Parameters, beside: int = 0) -> PretrainingRequest:
-    """Return the pre-training that the form of a run describes; on a CPU it leaves `beside` cores
-    to jobs that run at the same time.
-    """
-    chosen = parameters.pretraining
-    return PretrainingRequest(
-        parameters.recipe,
-        chosen.trainer_settings,
-        chosen.seed,
-        Resources(device=chosen.device, processes=chosen.processes, beside=beside),
-    )
-
-
 def build_training(
-    training: PretrainingRequest,
+    recipe: str,
+    settings: Mapping[str, str],
+    seed: int,
     shards: Stage,
-    inputs: Mapping[str, Stage] = {},
-    reads: Mapping[str, Stage] = {},
+    resources: Resources,
+    *,
+    title: str = "pre-training",
+    origin: Stage | None = None,
+    dev: Stage | None = None,
+    equal: Stage | None = None,
     **budget: Any,
 ) -> Pretraining:
-    """Return a pre-training on these shards; `budget` are the fields of TrainingConfig that decide
-    its steps.
+    """Return a pre-training on these shards: from the published encoder `origin`, which says the
+    shape, or from random weights, measured on the shards `dev`. `budget` are the fields of
+    TrainingConfig that decide its steps, by those of the pre-training `equal` perhaps.
     """
-    found: dict[str, Stage | None] = {"shards": shards, **inputs, "origin": training.origin}
-    found["dev_shards"] = training.dev
+    found = {"shards": shards, "origin": origin, "dev_shards": dev}
     return Pretraining(
-        TrainingConfig(
-            recipe=training.recipe, settings=dict(training.settings), seed=training.seed, **budget
-        ),
+        TrainingConfig(recipe=recipe, settings=dict(settings), seed=seed, **budget),
         {name: stage for name, stage in found.items() if stage},
-        reads=reads,
-        resources=training.resources,
-        title=training.title,
+        reads={"equal": equal} if equal else {},
+        resources=resources,
+        title=title,
     )
 
 
@@ -240,23 +242,17 @@ def build_pretraining_stage(
     dev: Stage | None = None,
     beside: int = 0,
 ) -> Pretraining:
-    """Return the pre-training that the form describes; the shards `dev` measure it."""
-    steps = parameters.pretraining.steps
-    training = replace(describe_training(parameters, beside), origin=origin, dev=dev)
-    if origin and training.recipe == "published" and not steps and "steps" not in training.settings:
-        return build_training(training, shards, tokens=TOKENS, passes=PASSES)
-    return build_training(training, shards, steps=steps)
-
-
-def build_equal_training(
-    training: PretrainingRequest,
-    shards: Stage,
-    other: Stage,
-    budget: Budget,
-) -> Pretraining:
-    """Return a pre-training that costs as much as another one."""
-    spent: dict[str, Any] = {budget: other.fingerprint}
-    return build_training(training, shards, reads={"equal": other}, **spent)
+    """Return the pre-training that the form describes; the shards `dev` measure it. On a CPU it
+    leaves `beside` cores to jobs that run at the same time.
+    """
+    chosen, settings = parameters.pretraining, parameters.pretraining.trainer_settings
+    is_open = not chosen.steps and "steps" not in settings
+    budget: dict[str, Any] = {"steps": chosen.steps}
+    if origin and parameters.recipe == "published" and is_open:
+        budget = {"tokens": TOKENS, "passes": PASSES}
+    resources = Resources(device=chosen.device, processes=chosen.processes, beside=beside)
+    own = parameters.recipe, settings, chosen.seed, shards, resources
+    return build_training(*own, origin=origin, dev=dev, **budget)
 
 
 def list_start_defaults(origin: Stage, settings: Mapping[str, str]) -> list[dict[str, str]]:
@@ -269,25 +265,3 @@ def list_start_defaults(origin: Stage, settings: Mapping[str, str]) -> list[dict
     if "electra" in (origin.result.get(MODEL_TYPE, "electra"), settings.get("objective")):
         defaults.append({**OLD_HEAD_SETTINGS, "generator_depth": f"{GENERATOR_DEPTH:.2f}"})
     return defaults
-
-
-def locate_encoder(store: Store, stage: Stage) -> str:
-    """Return the transformers folder (or hub name) of an encoder that is there to be fine-tuned."""
-    if stage.name == "origin":
-        return str(locate_origin(store, stage))
-    if stage.name == "contrastive-adaptation":
-        return str(store.fetch(stage, "encoder") / "encoder")
-    if stage.name != "pretraining":
-        return locate_stage(store, stage)
-    return str(locate_exported_folder(store, stage))
-
-
-def locate_exported_folder(store: Store, stage: Stage) -> Path:
-    """Return the folder of the encoder that is there to be fine-tuned
-    (model/pretraining/save.py); before it is made, the one that its settings lead to.
-    """
-    trunk = find_objective(resolve_recipe(stage).pretraining.objective).trunk
-    names = dict.fromkeys([trunk, "encoder", "discriminator"])
-    folder = store.fetch(stage, *names, "generator")
-    places = [folder / name for name in names]
-    return next((place for place in places if place.is_dir()), places[0])

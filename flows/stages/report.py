@@ -10,12 +10,11 @@ from typing import Any, ClassVar
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import list_changes, write_options
-from amazon_electra.flows.stages.arms import pair_adapted
 from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.stages.external import list_place_files
-from amazon_electra.flows.stages.origin import get_name, read_origin
+from amazon_electra.flows.stages.origin import describe_origin, get_name
 from amazon_electra.flows.stages.pretraining import ADAPTATIONS
-from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, describe_cut, measure_lengths
+from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, TextLength, measure_lengths
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.model.arms import ADAPTED
@@ -80,9 +79,9 @@ def build_report_stage(
     stages of the model folders, `failures` lines about cells that it goes without.
     """
     inputs = {cell.finetuned.title: cell.evaluated for cell in (*cells, *curve)}
-    origin = find_origin(made)
     title = f"{dump.result['name']} with recipe {recipe}"
-    title += f" from {get_name(origin)}" if origin else ""
+    if origin := find_stage(made, "origin"):
+        title += f" from {get_name(origin)}"
     return Report(
         ReportConfig(title=title),
         {**inputs, "encoder": encoder, **{model.title: model for model in models}},
@@ -104,52 +103,82 @@ def describe_study(
     failures: Sequence[str] = (),
 ) -> ReportInput:
     """Return the study as the report's job reads it."""
-    origin = find_origin(made)
+    origin = find_stage(made, "origin")
     name = f"adaptation of {get_name(origin)}" if origin else "in-domain ELECTRA"
     trained = store.fetch(encoder, "metrics.jsonl", "result.json", "config.json")
-    dump = next((stage for stage in made if stage.name == "dump"), None)
     folders = [store.fetch(model, "results.json", SUSPICIOUS, COST) for model in models]
     if origin and folders:  # the question is what the model is worth
         model = json.loads((folders[0] / "results.json").read_text(encoding="utf-8"))["arm"]
         cells = sorted(cells, key=lambda cell: cell.arm != model)
-    arms = list(dict.fromkeys(cell.arm for cell in cells))
-    pairs = pair_adapted(arms) if origin else []
-    first = [(arms[0], other) for other in arms[1:]]
+    arms = {cell.arm: cell for cell in reversed(cells)}
+    names = list(dict.fromkeys(cell.arm for cell in cells))
+    # those that differ in the encoder alone, adapted and as published
+    pairs = [(arm, arm.replace(ADAPTED, "", 1)) for arm in names if origin and ADAPTED in arm]
+    pairs = [(adapted, published) for adapted, published in pairs if published in names]
+    first = [(names[0], other) for other in names[1:]]
+    tasks = list(dict.fromkeys(cell.task for cell in cells))
     return ReportInput(
         title=title,
         command=command,
         store=store.address,
-        dump=describe_dump(dump) if dump else {},
-        synthetic=bool(dump and dump.result.get("synthetic")),
-        stages=describe_stages(store, made),
-        arms=_describe_arms(store, cells, encoder),
+        arms=[_describe_arm(store, arms[name], tasks, encoder) for name in names],
         comparisons=[*first, *(pair for pair in pairs if pair not in first)] if pairs else [],
         adaptation=pairs,
         pretraining=[TrainingFacts(name=name, metrics=trained / "metrics.jsonl")]
         if encoder.name in ADAPTATIONS
         else [],
-        origins=describe_origins(store, [one for one in made if one.name == "origin"]),
-        cells=[describe_cell(store, cell) for cell in cells],
-        curve=[describe_cell(store, cell) for cell in curve],
+        cells=[_describe_cell(store, cell) for cell in cells],
+        curve=[_describe_cell(store, cell) for cell in curve],
         models=folders,
-        reading=describe_reading(store, cells, origin) if origin else "",
+        reading=_describe_reading(store, cells, origin) if origin else "",
         failures=list(failures),
+        **describe_sources(store, made, [one for one in made if one.name == "origin"]),
     )
 
 
-def describe_reading(store: Store, cells: Sequence[Cell], origin: Stage) -> str:
+def describe_sources(
+    store: Store, made: Sequence[Stage], origins: Sequence[Stage]
+) -> dict[str, Any]:
+    """Return what a report says of the dump, of what each complete stage counted, and of the
+    published encoders that arms begin with.
+    """
+    dump = find_stage(made, "dump")
+    about = {"name": dump.result["name"], "fingerprint": dump.fingerprint} if dump else {}
+    return {
+        "dump": {**about, **dump.parameters} if dump else {},
+        "synthetic": bool(dump and dump.result.get("synthetic")),
+        "stages": [
+            StageFacts(stage=known["title"], counts=known["result"])
+            for stage in made
+            if (known := store.manifest(stage))
+        ],
+        "origins": {one.fingerprint: describe_origin(store, one) for one in origins},
+    }
+
+
+def find_stage(made: Sequence[Stage], name: str) -> Stage | None:
+    """Return the first of these stages that is of this kind, or None."""
+    return next((stage for stage in made if stage.name == name), None)
+
+
+def _describe_reading(store: Store, cells: Sequence[Cell], origin: Stage) -> str:
     """Return how much of the texts the networks of these cells read."""
     read = [c.finetuned.parameters.get("settings", {}).get("max_length") for c in cells]
     tokens = next(filter(None, read), DEFAULT_TOKENS)
     lengths = measure_lengths(store, cells[0].finetuned.inputs["data"], origin)
     if lengths is None:
         return ""
-    line = describe_cut(tokens, float((lengths > tokens).mean()))
+    line = TextLength(tokens, float((lengths > tokens).mean())).describe()
     return f"{line[0].upper()}{line[1:]}."
 
 
-def describe_cell(store: Store, cell: Cell) -> CellFacts:
-    """Return what the report reads of a cell."""
+def _describe_cell(store: Store, cell: Cell) -> CellFacts:
+    """Return what the report reads of a cell; its CPU seconds are those of its training and of all
+    that it was made of, but the data and the published encoder, 0 where a stage does not say.
+    """
+    made = store.manifest(cell.finetuned)
+    lineage = store.trace_lineage(made) if made else []
+    costs = [one.get("cpu_seconds", 0.0) for _, one in lineage if one["stage"] not in GIVEN]
     return CellFacts(
         arm=cell.arm,
         task=cell.task,
@@ -157,28 +186,8 @@ def describe_cell(store: Store, cell: Cell) -> CellFacts:
         labels=cell.labels,
         evaluation=store.fetch(cell.evaluated),
         finetuned=store.fetch(cell.finetuned, "result.json", "metrics.jsonl"),
-        cpu_seconds=sum_cpu_seconds(store, cell.finetuned),
+        cpu_seconds=round(sum(costs), 1) if all(costs) else 0.0,
     )
-
-
-def sum_cpu_seconds(store: Store, stage: Stage) -> float:
-    """Return the CPU seconds of a training and of all that it was made of, but the data and the
-    published encoder; 0 where a stage does not say.
-    """
-    made = store.manifest(stage)
-    lineage = store.trace_lineage(made) if made else []
-    costs = [one.get("cpu_seconds", 0.0) for _, one in lineage if one["stage"] not in GIVEN]
-    return round(sum(costs), 1) if all(costs) else 0.0
-
-
-def find_origin(made: Sequence[Stage]) -> Stage | None:
-    """Return the published encoder among the stages of a run, or None."""
-    return next((stage for stage in made if stage.name == "origin"), None)
-
-
-def describe_origins(store: Store, origins: Sequence[Stage]) -> dict[str, dict[str, Any]]:
-    """Return what is known of the published encoders that arms begin with, by fingerprint."""
-    return {one.fingerprint: read_origin(store, one) for one in origins}
 
 
 def format_command(asked: Parameters) -> str:
@@ -197,33 +206,26 @@ def list_changed_settings(asked: Parameters) -> list[str]:
     return write_options(changes)
 
 
-def _describe_arms(store: Store, cells: Sequence[Cell], trained: Stage) -> list[ArmFacts]:
-    """Return for each arm whether the store shows what its encoder has seen, and for which tasks
+def _describe_arm(store: Store, cell: Cell, tasks: list[str], trained: Stage) -> ArmFacts:
+    """Return whether the store shows what the encoder of a cell's arm has seen, and for which tasks
     the test texts were no part of it.
     """
-    tasks = list(dict.fromkeys(cell.task for cell in cells))
-    facts: dict[str, ArmFacts] = {}
-    for cell in cells:
-        if cell.arm in facts:
-            continue
-        inputs = cell.finetuned.inputs
-        # the adapted one's cells are of the published one where that was kept
-        encoder = trained if ADAPTED in cell.arm else inputs.get("encoder")
-        if encoder is None:
-            facts[cell.arm] = ArmFacts(name=cell.arm)
-            continue
-        made, held_out = store.manifest(encoder), None
-        lineage = store.trace_lineage(made) if made else []
-        origins = [one["fingerprint"] for _, one in lineage if one["stage"] == "origin"]
-        if made and made["stage"] in ADAPTATIONS:
-            held_out = tasks if is_held_out(store, made, inputs["data"]) else []
-        facts[cell.arm] = ArmFacts(
-            name=cell.arm,
-            data_known=held_out is not None,
-            origin=origins[0] if origins else "",
-            held_out=held_out,
-        )
-    return list(facts.values())
+    inputs = cell.finetuned.inputs
+    # the adapted one's cells are of the published one where that was kept
+    encoder = trained if ADAPTED in cell.arm else inputs.get("encoder")
+    if encoder is None:
+        return ArmFacts(name=cell.arm)
+    made, held_out = store.manifest(encoder), None
+    lineage = store.trace_lineage(made) if made else []
+    origins = [one["fingerprint"] for _, one in lineage if one["stage"] == "origin"]
+    if made and made["stage"] in ADAPTATIONS:
+        held_out = tasks if is_held_out(store, made, inputs["data"]) else []
+    return ArmFacts(
+        name=cell.arm,
+        data_known=held_out is not None,
+        origin=origins[0] if origins else "",
+        held_out=held_out,
+    )
 
 
 def is_held_out(store: Store, encoder: Manifest, data: Stage) -> bool:
@@ -242,17 +244,3 @@ def is_held_out(store: Store, encoder: Manifest, data: Stage) -> bool:
     return bool(corpora and files) and all(
         files <= set(made["parameters"].get("withhold", [])) for made in read
     )
-
-
-def describe_dump(dump: Stage) -> dict[str, Any]:
-    """Return name, fingerprint and parameters of a dump."""
-    return {"name": dump.result["name"], "fingerprint": dump.fingerprint, **dump.parameters}
-
-
-def describe_stages(store: Store, made: Sequence[Stage]) -> list[StageFacts]:
-    """Return what every stage that is complete counted."""
-    return [
-        StageFacts(stage=m["title"], counts=m["result"])
-        for stage in made
-        if (m := store.manifest(stage))
-    ]

@@ -19,8 +19,9 @@ from amazon_electra.flows.store.stage import ExistingStage, Resources, Stage, di
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking import registry
 
-Scored = dict[tuple[str, str], tuple[Stage, list[str]]]
-"""The stage and its files of scores by the name and SHA-256 of the file that was scored."""
+Scored = dict[tuple[str, str], list[tuple[Stage, dict[str, Any]]]]
+"""The stage, and what it counted of each file of scores, by the name and SHA-256 of the file that
+was scored."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def find_models(form: Scoring, store: Store) -> list[RegisteredModel]:
     alias, uri = form.model.alias, mlflow_server.resolve_mlflow_uri(store.root)
     found = []
     for tags in registry.find_models(uri, alias, form.model.task):
-        manifest = store.read_manifest("model", tags["model"])
+        manifest = store.read_manifest(f"model/{tags['model']}")
         if manifest is None:
             raise UserError(
                 f"version {tags['version']} of {tags['task']} is of another store than "
@@ -142,32 +143,15 @@ def find_scores(models: Sequence[RegisteredModel], form: Scoring, store: Store) 
     wanted = Scores.name, Scores.version, dict_of(build_config(models, form))
     inputs = {name: stage.fingerprint for name, stage in name_inputs(models).items()}
     found: Scored = {}
-    for manifest in store.list_manifests():
-        made = manifest["stage"], manifest["version"], manifest["parameters"]
-        if made != wanted:
+    for made in store.list_manifests():
+        read = {n: one["fingerprint"] for n, one in made["inputs"].items() if n != "dump"}
+        if (made["stage"], made["version"], made["parameters"], read) != (*wanted, inputs):
             continue
-        read = {name: one["fingerprint"] for name, one in manifest["inputs"].items()}
-        if {name: one for name, one in read.items() if name != "dump"} != inputs:
-            continue
-        stage = ExistingStage("scores", known=manifest["fingerprint"])
         of_stage: Scored = {}
-        for one in manifest["result"]["files"]:
-            _, names = of_stage.setdefault((one["file"], one["sha256"]), (stage, []))
-            names.append(one["scores"])
+        for part in made["result"]["files"]:
+            key, stage = (part["file"], part["sha256"]), made["fingerprint"]
+            of_stage.setdefault(key, []).append((ExistingStage("scores", known=stage), part))
         found |= of_stage
-    return found
-
-
-def read_file_results(dump: ListedDump, scores: Scored, store: Store) -> list[dict[str, Any]]:
-    """Return what scoring counted of each file of a dump, in its order, with `drift` where that is
-    known.
-    """
-    found = []
-    for file in dump.config.files:
-        stage, names = scores[file.name, file.sha256]
-        manifest = store.manifest(stage)
-        files = manifest["result"]["files"] if manifest else []
-        found += [one for one in files if one["file"] == file.name and one["scores"] in names]
     return found
 
 
@@ -194,12 +178,16 @@ def describe_drift(files: Sequence[Mapping[str, Any]]) -> str:
 def copy_scores(dump: ListedDump, scores: Scored, output: str, store: Store) -> list[str]:
     """Copy the scores of a dump's files to a folder or address; return their names there."""
     copied: dict[str, None] = {}
-    for file in dump.config.files:
-        stage, names = scores[file.name, file.sha256]
-        for name in names:
-            stem, ending = name.split(".scores.")
-            target = choose_free_name(stem, f".scores.{ending}", copied)
-            copied[target] = None
-            with storage.atomic_path(storage.join_path(output, target)) as path:
-                shutil.copyfile(store.fetch(stage, name) / name, path)
+    for stage, part in list_parts(dump, scores):
+        name = part["scores"]
+        stem, ending = name.split(".scores.")
+        target = choose_free_name(stem, f".scores.{ending}", copied)
+        copied[target] = None
+        with storage.atomic_path(storage.join_path(output, target)) as path:
+            shutil.copyfile(store.fetch(stage, name) / name, path)
     return list(copied)
+
+
+def list_parts(dump: ListedDump, scores: Scored) -> list[tuple[Stage, dict[str, Any]]]:
+    """Return the scores of a dump's files, in their order."""
+    return [one for file in dump.config.files for one in scores[file.name, file.sha256]]

@@ -46,4 +46,4 @@ def build_search_stage(
 ) -> Search:
     """Return the search for the settings of a fine-tuning."""
     config = SearchConfig(**dict(asked.config), space=dict(space), trials=trials)
-    return Search(config, **asked.list_sources(), resources=asked.resources, title=title)
+    return Search(config, **asked.list_sources(), title=title)

@@ -1,6 +1,7 @@
 """The shards: sentences → token ids, several reviews packed into a sequence (Beam)."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,8 +10,9 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
 from amazon_electra.flows.configuration.form import Shards
 from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.stages.corpus import WITHHOLD
 from amazon_electra.flows.stages.dump import hash_files, locate_files
-from amazon_electra.flows.stages.origin import POSITIONS, describe_origin, get_name, open_vocabulary
+from amazon_electra.flows.stages.origin import find_positions, get_name
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.recipes import RECIPES
@@ -31,21 +33,19 @@ class PackedShards(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.beam_jobs.shards_job import make_shards
 
-        far = self.on_engine
-        corpus = store.open_input(self.inputs["corpus"], far)
+        corpus = self.inputs["corpus"].locate(store, self.on_engine)
         source: dict[str, Any] = {"corpus": corpus}
         if texts := self.files.get("general_text"):
-            withheld = self.files.get("withhold", ())
             source = {
                 "general_text": locate_files(texts, store, "general_text"),
                 "punkt": f"{corpus}/punkt.json",
-                "withhold": locate_files(withheld, store, "corpus.withhold"),
+                "withhold": locate_files(self.files.get("withhold", ()), store, WITHHOLD),
                 "withhold_corpus": corpus,
             }
         return make_shards(
             self.config,
-            open_vocabulary(store, self.inputs["vocabulary"], far),
-            store.locate(self) if far else str(folder),
+            self.inputs["vocabulary"].locate(store, self.on_engine),
+            store.open_output(self),
             **source,
             beam_options=self.resources.beam_options,
         ).content
@@ -80,13 +80,7 @@ def build_dev_stage(length: int, corpus: Stage, vocabulary: Stage) -> DevShards:
 
 
 def build_general_shards_stage(
-    length: int,
-    texts: Sequence[Path],
-    withheld: Sequence[Path],
-    corpus: Stage,
-    vocabulary: Stage,
-    engine: Resources,
-    store: Store,
+    shards: PackedShards, texts: Sequence[Path], withheld: Sequence[Path], store: Store
 ) -> PackedShards:
     """Return shards of text that is not reviews, for a study's control arm: the reviews'
     vocabulary, sentences and length.
@@ -94,13 +88,8 @@ def build_general_shards_stage(
     What is tested on stays out: the texts of the `withheld` files, and the dev and test reviews of
     the corpus.
     """
-    return PackedShards(
-        ShardsConfig(max_length=length),
-        {"corpus": corpus, "vocabulary": vocabulary},
-        files={"general_text": hash_files(texts, store), "withhold": hash_files(withheld, store)},
-        resources=engine,
-        title="general-text shards",
-    )
+    files = {"general_text": hash_files(texts, store), "withhold": hash_files(withheld, store)}
+    return replace(shards, files=files, title="general-text shards")
 
 
 def choose_sequence_length(chosen: Shards, recipe: str, origin: Stage | None, store: Store) -> int:
@@ -108,7 +97,7 @@ def choose_sequence_length(chosen: Shards, recipe: str, origin: Stage | None, st
     published encoder has positions for, which is logged. UserError where the form asks for more.
     """
     length = chosen.max_length or RECIPES[recipe].max_length
-    positions = describe_origin(store, origin).get(POSITIONS) if origin else None
+    positions = find_positions(store, origin) if origin else None
     if not origin or not positions or length <= positions:
         return length
     has = f"{get_name(origin)} has positions for {positions} tokens"
@@ -116,4 +105,4 @@ def choose_sequence_length(chosen: Shards, recipe: str, origin: Stage | None, st
         raise UserError(f"{has}; give at most that many", "shards.max_length", length)
     why = "%s: sequences have %d instead of the recipe's %d"
     find_run_logger().warning(why, has, positions, length)
-    return int(positions)
+    return positions

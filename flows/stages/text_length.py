@@ -6,18 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from amazon_electra.flows.configuration.form import Finetuning
-from amazon_electra.flows.stages.origin import (
-    ENCODER,
-    POSITIONS,
-    describe_origin,
-    find_origin_folder,
-)
+from amazon_electra.flows.stages.origin import find_positions
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.recipes import RECIPES
@@ -33,11 +27,6 @@ SAMPLE = 1_000
 TOKENIZER = "tokenizer.json"
 
 
-def describe_cut(tokens: int, longer: float) -> str:
-    """Return a clause about what networks read of a text, and how many are longer, as a share."""
-    return f"networks read {tokens} tokens of a text; {longer:.0%} of the reviews are longer"
-
-
 @dataclass(frozen=True)
 class TextLength:
     """What networks read of a text."""
@@ -45,16 +34,30 @@ class TextLength:
     tokens: int
     longer: float
     """Share of the texts that are longer, which is cut."""
-    default: int
+    default: int = DEFAULT_TOKENS
     """Tokens that the recipe says."""
-    default_longer: float
 
     def describe(self) -> str:
         """Return a clause for the log and the report."""
-        line = describe_cut(self.tokens, self.longer)
-        if self.tokens > self.default:
-            line += f" ({self.default_longer:.0%} are longer than the recipe's {self.default})"
-        return line
+        cut = f"{self.longer:.0%} of the reviews are longer"
+        return f"networks read {self.tokens} tokens of a text; {cut}"
+
+
+def measure_length(
+    chosen: Finetuning,
+    recipe: str,
+    store: Store,
+    corpus: Stage,
+    origin: Stage | None,
+    texts: Sequence[str] = (),
+) -> TextLength:
+    """Return what the networks of a run read of the reviews of a corpus, or of the first texts of
+    its dump as long as it is not made; without a published encoder, what form or recipe say.
+    """
+    if not origin:
+        return choose_length(chosen, recipe, None, None)
+    lengths = measure_lengths(store, corpus, origin, texts)
+    return choose_length(chosen, recipe, lengths, find_positions(store, origin))
 
 
 def choose_length(
@@ -72,46 +75,26 @@ def choose_length(
             break
         tokens *= 2
     tokens = min(tokens, positions or tokens)
-    return TextLength(
-        tokens, float((lengths > tokens).mean()), default, float((lengths > default).mean())
-    )
+    return TextLength(tokens, float((lengths > tokens).mean()), default)
 
 
-def measure_length(
-    chosen: Finetuning,
-    recipe: str,
-    store: Store,
-    corpus: Stage,
-    origin: Stage | None,
-    texts: Sequence[str] = (),
-) -> TextLength:
-    """Return what the networks of a run read of the reviews of a corpus, or of the first texts of
-    its dump as long as it is not made; without a published encoder, what form or recipe say.
+def measure_lengths(
+    store: Store, corpus: Stage, origin: Stage, texts: Sequence[str] = ()
+) -> np.ndarray | None:
+    """Return the tokens of the first reviews of a corpus, int [n], or of these texts as long as it
+    is not made; None where nothing is there to count.
     """
-    if not origin:
-        return choose_length(chosen, recipe, None, None)
-    lengths = measure_lengths(store, corpus, origin)
-    folder = find_origin_folder(store, origin)
-    if lengths is None and texts and folder and (folder / TOKENIZER).is_file():
-        lengths = count_tokens(str(folder / TOKENIZER), texts)
-    return choose_length(chosen, recipe, lengths, find_positions(store, origin))
-
-
-def measure_lengths(store: Store, corpus: Stage, origin: Stage) -> np.ndarray | None:
-    """Return the tokens of the first reviews of a corpus, int [n]; None where it, or the encoder,
-    is not made yet.
-    """
-    made, loaded = store.manifest(corpus), store.manifest(origin)
-    name, file = f"{ENCODER}/{TOKENIZER}", re.compile(r"corpus-.*\.parquet")
-    names = sorted(f["path"] for f in made["files"] if file.fullmatch(f["path"])) if made else []
-    if not names or not loaded or not any(f["path"] == name for f in loaded["files"]):
+    folder, name = origin.result.get("folder"), f"{origin.inner}/{TOKENIZER}"
+    tokenizer = Path(folder, TOKENIZER) if folder else None
+    if store.manifest(origin):
+        tokenizer = store.fetch(origin, name) / name
+    if not tokenizer or not tokenizer.is_file():
         return None
-    first = store.fetch(corpus, names[0]) / names[0]
-    return measure_file(str(store.fetch(origin, name) / name), str(first))
-
-
-def find_positions(store: Store, origin: Stage) -> int | None:
-    return describe_origin(store, origin).get(POSITIONS)
+    made = store.manifest(corpus)
+    names = [file["path"] for file in made["files"]] if made else []
+    if first := min(filter(re.compile(r"corpus-.*\.parquet").fullmatch, names), default=""):
+        return measure_file(str(tokenizer), str(store.fetch(corpus, first) / first))
+    return count_tokens(str(tokenizer), texts) if texts else None
 
 
 @lru_cache(maxsize=8)
@@ -131,5 +114,4 @@ def count_tokens(tokenizer: str, texts: Sequence[str]) -> np.ndarray:
     loaded = Tokenizer.from_str(Path(tokenizer).read_text(encoding="utf-8"))
     loaded.no_truncation()
     loaded.no_padding()
-    encoded = loaded.encode_batch_fast(list(islice(texts, SAMPLE)))
-    return np.array([len(one) for one in encoded])
+    return np.array([len(one) for one in loaded.encode_batch_fast(list(texts[:SAMPLE]))])

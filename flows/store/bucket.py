@@ -1,17 +1,17 @@
 """The objects of a store in a bucket, `s3://BUCKET/FOLDER` or `gs://BUCKET/FOLDER`."""
 
-import json
 import logging
 import os
+import shutil
 import threading
 import time
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
-
-from pydantic import TypeAdapter
 
 from amazon_electra.beam_jobs.core.errors import (
     TransientError,
@@ -19,7 +19,7 @@ from amazon_electra.beam_jobs.core.errors import (
     describe_error,
     is_network_error,
 )
-from amazon_electra.beam_jobs.core.files import atomic_path, hash_bytes, hash_file
+from amazon_electra.beam_jobs.core.files import atomic_path, hash_file
 from amazon_electra.flows.configuration.addresses import has_secret
 
 log = logging.getLogger("amazon_electra")
@@ -35,8 +35,8 @@ CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_DEFAULT_REGION",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
 }
-PARTIAL = "partial"
-"""Folder of a stage's checkpoints in the bucket; `partial.json` lists them."""
+CHECKPOINT = "checkpoint.zip"
+"""Object of a stage that is being made: its newest checkpoint, with the logs."""
 LOOK_SECONDS = 2.0
 """Between two looks for new checkpoints."""
 AT_ONCE = 8
@@ -51,29 +51,20 @@ class Bucket:
     def __init__(self, address: str, patience: float = PATIENCE_SECONDS):
         from fsspec.core import url_to_fs
 
-        self.scheme, _, rest = address.partition("://")
+        scheme, _, rest = address.partition("://")
         path = "/".join(part for part in rest.split("/") if part)
         if has_secret(address):
-            raise UserError(
-                f"it has a password or a signature in it; set {CREDENTIALS['s3']}, or "
-                f"{CREDENTIALS['gs']}",
-                "store",
-                self.scheme,
-            )
-        if self.scheme not in CREDENTIALS or not path:
+            names = " or ".join(CREDENTIALS.values())
+            raise UserError(f"it has a password or a signature in it; set {names}", "store", scheme)
+        if scheme not in CREDENTIALS or not path:
             raise UserError("give a folder, s3://BUCKET/… or gs://BUCKET/…", "store", address)
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what fails is printed here, once
-        self.address, self.patience = f"{self.scheme}://{path}", patience
+        self.address, self.patience = f"{scheme}://{path}", patience
+        self._credentials = CREDENTIALS[scheme]
         try:
             self._fs, self._prefix = url_to_fs(self.address, use_listings_cache=False)
         except ImportError as missing:
             raise UserError(f"{missing}", "store", address) from None
-
-    @property
-    def local_name(self) -> str:
-        """Return the name of the folder of a machine's part of the store."""
-        slug = "".join(c if c.isalnum() else "-" for c in self.address.lower())
-        return f"{slug[:40].strip('-')}-{hash_bytes(self.address.encode())[:8]}"
 
     def read(self, name: str) -> bytes | None:
         """Return the content of an object, None where there is none."""
@@ -82,14 +73,6 @@ class Bucket:
         except FileNotFoundError:
             return None
         return content
-
-    def read_all(self, names: Sequence[str]) -> dict[str, bytes]:
-        """Return the contents of objects; those that are gone are left out."""
-        found = dict(zip(names, do_all(self.read, names), strict=True))
-        return {name: content for name, content in found.items() if content is not None}
-
-    def write(self, name: str, content: bytes) -> None:
-        self._ask(self._fs.pipe_file, self._join(name), content)
 
     def create(self, name: str, content: bytes) -> bool:
         """Write an object unless there is one of this name; return whether it is ours.
@@ -107,10 +90,8 @@ class Bucket:
     def upload(self, file: Path, name: str) -> None:
         self._ask(self._fs.put_file, str(file), self._join(name))
 
-    def download(self, name: str, file: Path, sha256: str) -> None:
-        """Copy an object to a file, unless it is not there or has another SHA-256 (empty: any);
-        ValueError then.
-        """
+    def download(self, name: str, file: Path, sha256: str = "") -> None:
+        """Copy an object to a file; ValueError where it is not there or has another SHA-256."""
         with atomic_path(file) as part:
             try:
                 self._ask(self._fs.get_file, self._join(name), str(part))
@@ -131,10 +112,8 @@ class Bucket:
 
     def remove(self, name: str) -> None:
         """Remove an object if it is there."""
-        try:
+        with suppress(FileNotFoundError):
             self._ask(self._fs.rm_file, self._join(name))
-        except FileNotFoundError:
-            return
 
     def check_access(self, writes: bool) -> None:
         """List an object, and write and remove it; UserError or TransientError where that fails.
@@ -152,9 +131,8 @@ class Bucket:
         if writes:
             there.remove(name)
         if not is_first or is_second:
-            raise UserError(
-                "the server has no conditional writes (If-None-Match)", "store", self.address
-            )
+            why = "the server has no conditional writes (If-None-Match)"
+            raise UserError(why, "store", self.address)
 
     def _join(self, name: str) -> str:
         return f"{self._prefix.rstrip('/')}/{name}".rstrip("/")
@@ -175,7 +153,7 @@ class Bucket:
                 if not is_network_error(error):
                     raise UserError(
                         f"{describe_error(error)}; look at the bucket's name, your rights there, "
-                        f"this machine's clock, and {CREDENTIALS[self.scheme]}",
+                        f"this machine's clock, and {self._credentials}",
                         "store",
                         self.address,
                     ) from error
@@ -204,35 +182,35 @@ def do_all(request: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
         return list(pool.map(request, items))
 
 
-def download_checkpoints(bucket: Bucket, name: str, folder: Path) -> None:
-    """Copy the newest checkpoint of a stage that any host has uploaded; ValueError where that is
-    not whole.
-    """
-    listed = bucket.read(f"{name}/{PARTIAL}.json")
-    files = TypeAdapter(dict[str, str]).validate_json(listed) if listed else {}
-    if outside := [path for path in files if not is_inside(path)]:
-        raise ValueError(f"{outside[0]!r} leads out of the folder")
-    start = f"{name}/{PARTIAL}"
-    do_all(lambda p: bucket.download(f"{start}/{p}", folder / p, files[p]), files)
-
-
 @contextmanager
-def upload_checkpoints(
-    bucket: Bucket, name: str, folder: Path, kept: Sequence[str]
+def keep_checkpoints(
+    bucket: Bucket, stage: str, folder: Path, kept: Sequence[str]
 ) -> Iterator[None]:
     """Upload the checkpoints that a job writes into the folders `kept` while the block lasts, and
-    what it has written last, unless another host has completed the stage.
+    the last one at its end, unless another host has completed the stage. Begin with the newest one
+    that any host has uploaded, where there is none here.
     """
-    over, sent = threading.Event(), dict[str, str]()
+    if not any(folder.glob("*/step-*")):
+        restore_checkpoint(bucket, stage, folder, kept)
+    packed, over = folder / f".{CHECKPOINT}", threading.Event()
 
     def follow() -> None:
-        is_last = False
+        sent, is_last = set[Path](), False
         while not is_last:
             is_last = over.wait(LOOK_SECONDS)
+            found = {path for one in kept for path in (folder / one).glob("step-*/*")}
+            if not found or found == sent:
+                continue
             try:
-                upload_new(bucket, name, folder, kept, sent)
+                if bucket.read(f"{stage}/{MANIFEST}") is not None:
+                    continue
+                with zipfile.ZipFile(packed, "w") as file:
+                    for path in sorted({*found, *folder.glob("*.jsonl")}):
+                        file.write(path, path.relative_to(folder))
+                bucket.upload(packed, f"{stage}/{CHECKPOINT}")
+                sent = found
             except Exception as error:  # one that was just removed, a server that is away
-                log.warning("%s: its checkpoint is not uploaded yet: %s", name, error)
+                log.warning("%s: its checkpoint is not uploaded yet: %s", stage, error)
 
     uploader = threading.Thread(target=follow, daemon=True)
     uploader.start()
@@ -241,29 +219,22 @@ def upload_checkpoints(
     finally:
         over.set()
         uploader.join()
+        packed.unlink(missing_ok=True)
 
 
-def upload_new(
-    bucket: Bucket, name: str, folder: Path, kept: Sequence[str], sent: dict[str, str]
-) -> None:
-    """Upload the checkpoints that are not `sent`, with the logs; then the list of them; then remove
-    those that are gone. A log grows, so the list has no SHA-256 of it.
-    """
-    found = {
-        path.relative_to(folder).as_posix(): path
-        for part in kept
-        for path in sorted((folder / part).glob("step-*/*"))
-    }
-    if found.keys() == sent.keys() or bucket.read(f"{name}/{MANIFEST}") is not None:
-        return
-    logs = {path.name: path for path in folder.glob("*.jsonl")}
-    new = {path: file for path, file in found.items() if path not in sent}
-    start = f"{name}/{PARTIAL}"
-    do_all(lambda p: bucket.upload((new | logs)[p], f"{start}/{p}"), new | logs)
-    hashes = {path: hash_file(file) for path, file in new.items()}
-    listed = {path: sent.get(path) or hashes[path] for path in found}
-    content = dict.fromkeys(logs, "") | listed
-    bucket.write(f"{start}.json", json.dumps(content).encode())
-    do_all(lambda p: bucket.remove(f"{start}/{p}"), sent.keys() - found)
-    sent.clear()
-    sent.update(listed)
+def restore_checkpoint(bucket: Bucket, stage: str, folder: Path, kept: Sequence[str]) -> None:
+    """Copy the uploaded checkpoint of a stage with its logs, whole or not at all."""
+    with TemporaryDirectory(prefix=".", dir=folder) as place:
+        packed, new = Path(place, CHECKPOINT), Path(place, "new")
+        try:
+            bucket.download(f"{stage}/{CHECKPOINT}", packed)
+            with zipfile.ZipFile(packed) as file:
+                file.extractall(new)  # keeps all names inside
+        except (ValueError, zipfile.BadZipFile) as missing:
+            log.info("%s begins anew: %s", stage, missing)
+            return
+        for path in new.iterdir():
+            if path.name in kept:
+                shutil.rmtree(folder / path.name, ignore_errors=True)
+            if path.name in kept or path.suffix == ".jsonl":
+                path.replace(folder / path.name)

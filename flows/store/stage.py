@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -49,8 +49,6 @@ class Resources(Settings):
         return self.engine.list_options(self.workers)
 
 
-HERE = Resources()
-"""All of this machine."""
 KnownFile = tuple[str, str]
 """Path and SHA-256 of a file."""
 
@@ -59,13 +57,13 @@ KnownFile = tuple[str, str]
 class Stage:
     """One node of the graph."""
 
-    config: Any = None
+    config: Any = field(default_factory=NoConfig)
     """What decides the result besides the inputs: an instance of `Config`."""
     inputs: Mapping[str, "Stage"] = field(default_factory=dict)
     """Stages whose content decides the result."""
     files: Mapping[str, tuple[KnownFile, ...]] = field(default_factory=dict)
     """Local files that the job reads, by use. Their digests decide the result, not their paths."""
-    resources: Resources = HERE
+    resources: Resources = field(default_factory=Resources)
     title: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Tags of its run in MLflow: people find it by them, not by the fingerprint."""
@@ -84,6 +82,8 @@ class Stage:
     """The numbers of the result that a line has room for; empty: the first four."""
     ends_run: ClassVar[bool] = False
     """Whether a run may end with it; other stages are on the way to one of these."""
+    inner: ClassVar[str] = ""
+    """Folder in its own that others read; empty: all of it."""
     written_last: ClassVar[str] = ""
     """File with the result, where another stage's job may have made this one along with its own."""
     tracked: ClassVar[bool] = False
@@ -103,6 +103,13 @@ class Stage:
         """Make the stage in its folder of a `Store`; return its result."""
         raise UserError(f"{self.label}: nothing makes a stage of this kind")
 
+    def locate(self, store: Any, on_engine: bool = False) -> str:
+        """Return what a job reads of it: a folder of this machine, or for an engine's workers where
+        it stays.
+        """
+        place = store.locate(self) if on_engine else store.fetch(self)
+        return f"{place}/{self.inner}" if self.inner else str(place)
+
     def prepare(self, store: Any, folder: Path) -> None:
         """Write what the run alone knows, before the job is started."""
 
@@ -112,13 +119,7 @@ class Stage:
         that differ from the default, and the digests of local files.
         """
         digests = {use: [sha256 for _, sha256 in files] for use, files in self.files.items()}
-        return {**({} if self.config is None else dict_of(self.config)), **digests}
-
-    @classmethod
-    def read_config(cls, made: "Stage") -> Any:
-        """Return the config of a stage of this kind, which may be known by its manifest alone."""
-        fields = cls.Config.model_fields
-        return cls.Config.model_validate({n: v for n, v in made.parameters.items() if n in fields})
+        return {**dict_of(self.config), **digests}
 
     @property
     def scratch(self) -> tuple[str, ...]:
@@ -202,8 +203,7 @@ class ExistingStage(Stage):
         """Raise UserError for a path: fingerprints come from MLflow's tags too."""
         if not re.fullmatch(r"[\w-]*", known):
             raise UserError(f"stage {name}: {known!r} is no fingerprint")
-        config = {**(more.pop("config", None) or {}), **(parameters or {})}
-        super().__init__(config, inputs or {}, **more)
+        super().__init__(dict(parameters or {}), inputs or {}, **more)
         for attribute, value in (("name", name), ("version", version), ("known", known)):
             object.__setattr__(self, attribute, value)
 
@@ -238,6 +238,7 @@ class RequestedStage(Settings):
     """One stage of a request."""
 
     known: str = ""
+    """The fingerprint of an `ExistingStage`."""
     version: int = 0
     config: dict[str, Any] = Field(default={})
     inputs: dict[str, str] = Field(default={})
@@ -262,11 +263,10 @@ def write_request(stages: Collection[Stage]) -> dict[str, Any]:
         if stage.path not in found:
             found[stage.path] = {}  # its place in the order
             is_known = isinstance(stage, ExistingStage)
-            config = {} if stage.config is None or is_known else dict_of(stage.config)
             requested = RequestedStage(
                 known=stage.fingerprint if is_known else "",
                 version=stage.version,
-                config=dict(stage.parameters) if is_known else config,
+                config=stage.config if is_known else dict_of(stage.config),
                 inputs={name: add(source) for name, source in stage.inputs.items()},
                 reads={name: add(source) for name, source in stage.reads.items()},
                 **{field: getattr(stage, field) for field in AS_IT_IS},
@@ -283,11 +283,9 @@ def read_request(request: Mapping[str, Any], path: str) -> Stage:
     """Return the stage of a folder that a request names; ValueError where this code makes another
     one of it, or does not know it.
     """
-    found: dict[str, Stage] = {}
 
+    @cache
     def find(at: str) -> Stage:
-        if at in found:
-            return found[at]
         if not PATH.fullmatch(at) or at not in request:
             raise ValueError(f"{at!r} is not in the request")
         given, name = RequestedStage.model_validate(request[at]), at.partition("/")[0]
@@ -305,7 +303,7 @@ def read_request(request: Mapping[str, Any], path: str) -> Stage:
             raise ValueError(f"no stage {name}")
         if stage.path != at:
             raise ValueError(f"{stage.label} is {stage.path} here and {at} there")
-        return found.setdefault(at, stage)
+        return stage
 
     try:
         return find(path)

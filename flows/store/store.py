@@ -9,10 +9,10 @@ import json
 import logging
 import os
 import shutil
-import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache, cached_property
 from importlib import metadata
@@ -38,9 +38,8 @@ from amazon_electra.flows.store.bucket import (
     MANIFEST,
     Bucket,
     do_all,
-    download_checkpoints,
     is_inside,
-    upload_checkpoints,
+    keep_checkpoints,
 )
 from amazon_electra.flows.store.stage import PATH, Stage
 
@@ -55,18 +54,11 @@ them.
 """
 HOME = "remote.json"
 """File of a machine's part of a store in a bucket, with the store's address."""
-PACKAGES = [
-    "apache-beam",
-    "mlflow",
-    "nltk",
-    "numpy",
-    "prefect",
-    "pyarrow",
-    "tokenizers",
-    "torch",
-    "transformers",
-]
-"""Those that decide the bytes, or how they are shown."""
+PACKAGES = (
+    *("amazon-electra", "apache-beam", "mlflow", "nltk", "numpy", "prefect", "pyarrow"),
+    *("tokenizers", "torch", "transformers"),
+)
+"""Those that decide the bytes, or how they are shown; a manifest has their versions."""
 Manifest = dict[str, Any]
 """What `ManifestFields` describes."""
 
@@ -124,16 +116,17 @@ class Store:
         folder, self.bucket = Path(given).expanduser().resolve(), None
         if "://" in str(given):
             self.bucket = Bucket(str(given))
+            address = self.bucket.address
+            slug = "".join(c if c.isalnum() else "-" for c in address.lower())[:40].strip("-")
             state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-            folder = Path(state, "amazon-electra", self.bucket.local_name).expanduser()
+            name = f"{slug}-{hash_bytes(address.encode())[:8]}"
+            folder = Path(state, "amazon-electra", name).expanduser()
         elif (home := folder / HOME).is_file():
             self.bucket = Bucket(json.loads(home.read_text(encoding="utf-8"))["address"])
         self.root, self.is_dry = root or folder, is_dry
         self.address = self.bucket.address if self.bucket else str(self.root)
-        self._attempts: dict[str, str] = {}
-        """Prefix in the bucket of what this process makes, by the stage's path."""
-        self._collected: set[str] = set()
-        """Objects that an engine's workers wrote themselves."""
+        self._attempt = f"files-{uuid4().hex[:8]}"
+        """Prefix in the bucket of what this process makes of a stage."""
         self._checked: dict[Path, tuple[int, ...]] = {}
         """Files that this process has compared with their manifest, as they were then."""
         check_name(self.root, "store:")
@@ -141,20 +134,15 @@ class Store:
         if file := next((p for p in parents if p.exists() and not p.is_dir()), None):
             raise UserError(f"store: {given}: {file} is a file; give the folder of the results")
 
-    def check_access(self) -> None:
-        """Raise UserError or TransientError, in one line, if nothing could be made here; who makes
-        a local folder finds out (flows/servers/access.py).
+    def check_access(self, writes: bool = True) -> None:
+        """Raise UserError or TransientError, in one line, if nothing can be read here, or made; who
+        makes a local folder finds out (flows/servers/access.py).
         """
         if self.bucket:
-            if not (self.root / HOME).exists():
+            if writes and not (self.root / HOME).exists():
                 write_json(self.root / HOME, {"address": self.address})
-            self.bucket.check_access(writes=True)
-
-    def check_presence(self) -> None:
-        """Raise UserError or TransientError, in one line, if nothing can be read here."""
-        if self.bucket:
-            self.bucket.check_access(writes=False)
-        elif not self.root.is_dir():
+            self.bucket.check_access(writes)
+        elif not writes and not self.root.is_dir():
             raise UserError("no such folder", "store", self.root)
 
     @cached_property
@@ -168,43 +156,54 @@ class Store:
         return self.root / stage.path
 
     def locate(self, stage: Stage) -> str:
-        """Return where a stage stays: its folder, or the address of its files, which it has once it
-        is complete or locked by this process.
-        """
+        """Return where a complete stage stays: its folder, or the address of its files."""
         if not self.bucket:
             return str(self.folder(stage))
-        attempt = self._attempts.get(stage.path)
-        if not attempt and (manifest := self._read_usable(stage.path)):
-            attempt = manifest["attempt"]
-        return f"{self.address}/{stage.path}" + (f"/{attempt}" if attempt else "")
+        attempt = (self.manifest(stage) or {}).get("attempt", "")
+        return f"{self.address}/{stage.path}/{attempt}".rstrip("/")
 
-    def open_input(self, stage: Stage, on_engine: bool) -> str:
-        """Return what a job reads of a stage: a folder of this machine, or for an engine's workers
-        where it stays.
+    def open_output(self, stage: Stage) -> str:
+        """Return where the job of a stage writes: its folder, or for an engine's workers where they
+        can.
         """
-        return self.locate(stage) if on_engine else str(self.fetch(stage))
+        if self.bucket and stage.on_engine:
+            return f"{self.address}/{stage.path}/{self._attempt}"
+        return str(self.folder(stage))
 
     def manifest(self, stage: Stage) -> Manifest | None:
         """Return the manifest of a complete stage, None of one that is not."""
-        return self.read_manifest(stage.name, stage.fingerprint)
+        return self.read_manifest(stage.path)
 
-    def read_manifest(self, stage: str, fingerprint: str) -> Manifest | None:
-        """Return the manifest of a stage; None where there is none, or a damaged one: then the
-        stage is made again.
+    def read_manifest(self, path: str) -> Manifest | None:
+        """Return the manifest of `STAGE/FINGERPRINT`, None where there is none; UserError for a
+        damaged one.
         """
-        path = f"{stage}/{fingerprint}"
-        return self._parse(f"{path}/{MANIFEST}", self._read(path))
+        name = f"{path}/{MANIFEST}"
+        try:
+            text = self.bucket.read(name) if self.bucket else (self.root / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        if text is None:
+            return None
+        try:
+            return ManifestFields.model_validate_json(text).model_dump(exclude_unset=True)
+        except ValidationError as invalid:
+            raise self._damage_error(path, f"{MANIFEST}: {join_mistakes(invalid)}") from None
 
     def list_manifests(self) -> list[Manifest]:
-        """Return the manifests of all complete stages, oldest first."""
-        if self.bucket:
-            names = [n for n in self._sizes if n.endswith(f"/{MANIFEST}") and n.count("/") == 2]
-            found = self.bucket.read_all(names)
-        else:
-            files = self.root.glob(f"*/*/{MANIFEST}")
-            found = {str(path.relative_to(self.root)): path.read_bytes() for path in files}
-        made = [self._parse(name, text) for name, text in found.items()]
-        return sorted((one for one in made if one), key=lambda one: one["finished"])
+        """Return the manifests of all complete stages, oldest first, without damaged ones."""
+        names = self.bucket.list_sizes() if self.bucket else self.root.glob(f"*/*/{MANIFEST}")
+        paths = [str(name).removeprefix(f"{self.root}/").rpartition("/") for name in names]
+
+        def read(path: str) -> Manifest | None:
+            try:
+                return self.read_manifest(path)
+            except UserError as damage:
+                log.warning("%s", damage)
+                return None
+
+        found = do_all(read, [p for p, _, name in paths if name == MANIFEST and p.count("/") == 1])
+        return sorted((made for made in found if made), key=lambda made: made["finished"])
 
     def find(self, fingerprint: str) -> list[Manifest]:
         """Return the manifests of the complete stages whose fingerprint begins so."""
@@ -220,7 +219,7 @@ class Store:
         for depth, at in found:
             for source in at["inputs"].values():
                 origin = (known or {}).get(source["fingerprint"]) or self.read_manifest(
-                    source["stage"], source["fingerprint"]
+                    f"{source['stage']}/{source['fingerprint']}"
                 )
                 if origin and origin["fingerprint"] not in seen:
                     seen.add(origin["fingerprint"])
@@ -231,24 +230,23 @@ class Store:
         """Return the folder of a stage with its files, or those in `parts`, on this machine; each
         is compared with the manifest's SHA-256 once in a process, as long as it stays.
         """
-        path, folder = stage.path, self.folder(stage)
-        manifest = self._read_usable(path) if self.bucket else self.manifest(stage)
-        listed = [
+        folder, manifest = self.folder(stage), self.manifest(stage)
+        if manifest is None:
+            return folder
+        missing = [
             file
-            for file in (manifest["files"] if manifest else [])
-            if not parts or any(f"{file['path']}/".startswith(f"{part}/") for part in parts)
+            for file in manifest["files"]
+            if (not parts or any(f"{file['path']}/".startswith(f"{part}/") for part in parts))
+            and not self._is_whole(folder / file["path"], file)
         ]
-        missing = [file for file in listed if not self._is_whole(folder, file)]
-        for file in missing:
-            at = folder / file["path"]
-            if not self.bucket:
-                damage = "is not what its manifest lists" if at.exists() else "is not there"
-                raise UserError(f"{at} {damage}; remove {folder} and it is made again")
-            if at.exists():
-                log.warning("%s is damaged: it is fetched again", at)
-        if self.bucket and manifest:
-            self._download(path, f"{path}/{manifest['attempt']}", missing)
+        if self.bucket:
+            self._download(stage, manifest.get("attempt", ""), missing)
             write_json(folder / MANIFEST, manifest)
+        elif missing:
+            at = folder / missing[0]["path"]
+            raise UserError(
+                f"{at} is not as its manifest lists it; remove {folder} and it is made again"
+            )
         return folder
 
     @contextmanager
@@ -259,43 +257,26 @@ class Store:
         that died holds nothing, and what it wrote is still there. The stage of a bucket begins with
         the newest checkpoint there, unless this machine has one.
         """
-        path, folder = stage.path, self.folder(stage)
-        with exclusive_lock(folder.with_suffix(".lock"), waiting):
-            if not self.bucket or self._read_usable(path) is not None:
-                folder.mkdir(parents=True, exist_ok=True)
-                yield folder
-                return
-            if (folder / MANIFEST).exists():  # a copy of what was removed from the bucket
+        folder = self.folder(stage)
+        with exclusive_lock(folder.with_suffix(".lock"), waiting), ExitStack() as stack:
+            is_begun = bool(self.bucket) and self.manifest(stage) is None
+            if is_begun and (folder / MANIFEST).exists():  # it was removed from the bucket
                 remove_folder(folder)
             folder.mkdir(parents=True, exist_ok=True)
-            self._attempts[path] = f"files-{uuid4().hex[:8]}"
-            if not stage.scratch:
-                yield folder
-                return
-            if not any(folder.glob("*/step-*")):
-                try:
-                    download_checkpoints(self.bucket, path, folder)
-                except ValueError as damage:
-                    log.warning("%s is begun anew: %s", path, damage)
-                    for name in stage.scratch:
-                        shutil.rmtree(folder / name, ignore_errors=True)
-            with upload_checkpoints(self.bucket, path, folder, stage.scratch):
-                yield folder
-
-    def collect_output(self, stage: Stage) -> None:
-        """Bring what an engine's workers wrote to this machine, so that it can be published."""
-        if self.bucket and stage.on_engine:
-            start = f"{stage.path}/{self._attempts[stage.path]}"
-            names = self.bucket.list_sizes(start)
-            files = [{"path": n.removeprefix(f"{start}/"), "sha256": ""} for n in names]
-            self._download(stage.path, start, files)
-            self._collected |= names.keys()
+            if self.bucket and is_begun and stage.scratch:
+                kept = keep_checkpoints(self.bucket, stage.path, folder, stage.scratch)
+                stack.enter_context(kept)
+            yield folder
 
     def publish(self, stage: Stage, result: Mapping[str, Any], **cost: float) -> Manifest:
         """Declare a stage folder complete: all files in it are listed with size and SHA-256 in the
         manifest. Return the manifest that counts: another host's where that came first.
         """
         folder = self.folder(stage)
+        if self.bucket and stage.on_engine:  # its workers wrote to the bucket
+            start = f"{stage.path}/{self._attempt}/"
+            names = [name.removeprefix(start) for name in self.bucket.list_sizes(start)]
+            self._download(stage, self._attempt, [{"path": name, "sha256": ""} for name in names])
         files = sorted(
             p
             for p in folder.rglob("*")
@@ -322,40 +303,39 @@ class Store:
                 for p in files
             ],
             "result": dict(result),
-            "code": read_code_version(),
             "packages": read_package_versions(),
             "finished": datetime.now(UTC).isoformat(timespec="microseconds"),
             **cost,
         }
         if self.bucket:
-            manifest = self._upload(self.bucket, stage.path, manifest)
+            manifest = self._upload(self.bucket, stage, {**manifest, "attempt": self._attempt})
         else:
             write_json(folder / MANIFEST, manifest)
         for name in stage.scratch:
             shutil.rmtree(folder / name, ignore_errors=True)
         return manifest
 
-    def _upload(self, bucket: Bucket, path: str, manifest: Manifest) -> Manifest:
+    def _upload(self, bucket: Bucket, stage: Stage, manifest: Manifest) -> Manifest:
         """Upload the files, then create the manifest, unless another host's is there, and remove
         what it does not name. Return the manifest that counts.
         """
-        folder, attempt = self.root / path, self._attempts.pop(path, f"files-{uuid4().hex[:8]}")
-        start = f"{path}/{attempt}"
-        sizes = {file["path"]: file["size"] for file in manifest["files"]}
-        names = [*sizes, *([LOG] if (folder / LOG).is_file() else [])]
-        new = [name for name in names if f"{start}/{name}" not in self._collected]
-        do_all(lambda name: bucket.upload(folder / name, f"{start}/{name}"), new)
-        there = bucket.list_sizes(path)
-        if lost := [name for name, size in sizes.items() if there.get(f"{start}/{name}") != size]:
-            raise TransientError(f"{start}/{lost[0]} is not in the bucket as it was made")
-        manifest["attempt"] = attempt
+        path, folder = stage.path, self.folder(stage)
+        start = f"{path}/{self._attempt}"
+        sizes = {f"{start}/{file['path']}": file["size"] for file in manifest["files"]}
+        there = bucket.list_sizes(start)  # what an engine's workers wrote
+        new = [name for name, size in sizes.items() if there.get(name) != size]
+        new += [f"{start}/{LOG}"] if (folder / LOG).is_file() else []
+        do_all(lambda name: bucket.upload(folder / name.removeprefix(f"{start}/"), name), new)
+        there = bucket.list_sizes(start)
+        if lost := [name for name, size in sizes.items() if there.get(name) != size]:
+            raise TransientError(f"{lost[0]} is not in the bucket as it was made")
         content = json.dumps(manifest, indent=1, ensure_ascii=False).encode()
         if bucket.create(f"{path}/{MANIFEST}", content):
             write_json(folder / MANIFEST, manifest)
         else:
             log.warning("%s: another host was faster; what it made is used", path)
             remove_folder(folder)
-            first = self._read_usable(path)
+            first = self.manifest(stage)
             if first is None:
                 raise TransientError(f"{path}: another host made it, and it was removed since")
             manifest = first
@@ -363,32 +343,17 @@ class Store:
         do_all(bucket.remove, [n for n in bucket.list_sizes(path) if not n.startswith(kept)])
         return manifest
 
-    def list_folders(self) -> list[str]:
-        """Return the paths of all stage folders, complete or not, in order."""
+    def measure_folders(self) -> dict[str, int]:
+        """Return the bytes of each stage folder, complete or not, by its path, in order."""
+        sizes = Counter[str]()
         if self.bucket:
-            found = {"/".join(n.split("/")[:2]) for n in self._sizes if n.count("/") > 1}
+            for name, size in self.bucket.list_sizes().items():
+                sizes["/".join(name.split("/")[:2])] += size if name.count("/") > 1 else 0
         else:
-            found = {str(p.relative_to(self.root)) for p in self.root.glob("*/*") if p.is_dir()}
-        return sorted(path for path in found if PATH.fullmatch(path))
-
-    def measure(self, path: str) -> int:
-        """Return the bytes of all files of a stage folder."""
-        if self.bucket:
-            return sum(size for name, size in self._sizes.items() if name.startswith(f"{path}/"))
-        return sum(s.st_size for _, s in stat_files(self.root / path, follow_links=False))
-
-    @cached_property
-    def _sizes(self) -> dict[str, int]:
-        """The bytes of every object, listed once: a command looks at one moment."""
-        return self.bucket.list_sizes() if self.bucket else {}
-
-    def is_locked(self, path: str) -> bool:
-        """Return whether a process of this machine is making a stage."""
-        lock = (self.root / path).with_suffix(".lock")
-        if not lock.exists():
-            return False
-        with open(lock, "a+", encoding="utf-8") as file:
-            return not try_lock(file)
+            for folder in filter(Path.is_dir, self.root.glob("*/*")):
+                found = (state.st_size for _, state in stat_files(folder, follow_links=False))
+                sizes[str(folder.relative_to(self.root))] = sum(found)
+        return {path: sizes[path] for path in sorted(sizes) if PATH.fullmatch(path)}
 
     def remove(self, path: str) -> bool:
         """Remove a stage folder, its manifest first, unless it is being made; return whether it is
@@ -414,8 +379,7 @@ class Store:
             there.invalidate_cache()
             key = f"{path} {there.size(inner)} {there.ukey(inner)}"
         else:
-            state = " ".join(map(str, describe(Path(path))))
-            key = f"{Path(path).resolve()} {state}"
+            key = f"{Path(path).resolve()} {' '.join(map(str, describe(Path(path))))}"
         memory = self.root / "digests" / hash_bytes(key.encode())[:32]
         if memory.exists():
             return str(json.loads(memory.read_text(encoding="utf-8"))["sha256"])
@@ -424,46 +388,10 @@ class Store:
             write_json(memory, {"file": key, "sha256": found})
         return found
 
-    def _read(self, path: str) -> bytes | None:
-        """Return the content of a stage's manifest, None if it has none."""
-        if self.bucket:
-            return self.bucket.read(f"{path}/{MANIFEST}")
-        try:
-            return (self.root / path / MANIFEST).read_bytes()
-        except FileNotFoundError:
-            return None
-
-    def _parse(self, name: str, text: bytes | None) -> Manifest | None:
-        """Return a manifest, None where there is none or a damaged one, which is logged once."""
-        try:
-            return None if text is None else parse_manifest(text)
-        except ValueError as damage:
-            warn_of_damage(f"{self.address}/{name}", str(damage))
-            return None
-
-    def _read_usable(self, path: str) -> Manifest | None:
-        """Return the manifest of a stage in the bucket; UserError for a damaged one, which nobody
-        can replace.
-        """
-        text = self._read(path)
-        if text is None:
-            return None
-        try:
-            manifest = parse_manifest(text)
-            if "attempt" not in manifest:
-                raise ValueError("attempt: missing")
-        except ValueError as damage:
-            raise self._damage_error(path, f"{MANIFEST}: {damage}") from None
-        return manifest
-
-    def _damage_error(self, path: str, damage: str) -> UserError:
-        remedy = f"remove {path}/{MANIFEST} there and it is made again"
-        return UserError(f"{path} is damaged: {damage}; {remedy}", "store", self.address)
-
-    def _download(self, path: str, start: str, files: list[dict[str, Any]]) -> None:
+    def _download(self, stage: Stage, attempt: str, files: list[dict[str, Any]]) -> None:
         """Copy files of a stage here; one that is not what its list says is never seen by a job."""
-        assert self.bucket
-        bucket, folder = self.bucket, self.root / path
+        bucket: Any = self.bucket
+        start, folder = f"{stage.path}/{attempt}", self.folder(stage)
 
         def download(file: dict[str, Any]) -> None:
             bucket.download(f"{start}/{file['path']}", folder / file["path"], file["sha256"])
@@ -471,11 +399,14 @@ class Store:
         try:
             do_all(download, files)
         except ValueError as damage:
-            raise self._damage_error(path, str(damage)) from None
+            raise self._damage_error(stage.path, str(damage)) from None
 
-    def _is_whole(self, folder: Path, file: Mapping[str, Any]) -> bool:
+    def _damage_error(self, path: str, damage: str) -> UserError:
+        remedy = f"remove {path}/{MANIFEST} there and it is made again"
+        return UserError(f"{path} is damaged: {damage}; {remedy}", "store", self.address)
+
+    def _is_whole(self, path: Path, file: Mapping[str, Any]) -> bool:
         """Return whether a file is there as its manifest lists it."""
-        path = folder / file["path"]
         try:
             known = describe(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -485,6 +416,16 @@ class Store:
                 return False
             self._checked[path] = known
         return True
+
+
+@cache
+def read_package_versions() -> dict[str, str]:
+    """Return the versions of the packages that are installed."""
+    versions = {}
+    for name in PACKAGES:
+        with suppress(metadata.PackageNotFoundError):
+            versions[name] = metadata.version(name)
+    return versions
 
 
 def describe(path: Path) -> tuple[int, ...]:
@@ -497,52 +438,3 @@ def remove_folder(folder: Path) -> None:
     """Remove a stage folder of this machine; what says that it is whole goes first."""
     (folder / MANIFEST).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def parse_manifest(text: bytes) -> Manifest:
-    """Return a manifest; ValueError where it is damaged, or names what is not below its folder."""
-    try:
-        return ManifestFields.model_validate_json(text).model_dump(exclude_unset=True)
-    except ValidationError as invalid:
-        raise ValueError(str(join_mistakes(invalid))) from None
-
-
-@cache
-def warn_of_damage(manifest: str, damage: str) -> None:
-    """Say once in a process that a manifest is damaged."""
-    log.warning("%s is damaged (%s): its stage does not count as complete", manifest, damage)
-
-
-@cache
-def read_package_versions() -> dict[str, str]:
-    """Return the versions of the packages, without those that are not installed."""
-    versions = {}
-    for name in PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    return versions
-
-
-@cache
-def read_code_version() -> dict[str, str]:
-    """Return the package's version and, in a checkout, its commit.
-
-    A repository that an installed package happens to lie in says nothing about it: this file must
-    be one of its own.
-    """
-    version, file = {"version": metadata.version("amazon-electra")}, Path(__file__)
-
-    def run_git(*words: str) -> str:
-        return subprocess.run(
-            ["git", *words],
-            cwd=file.parent,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=5,
-            check=True,
-        ).stdout.strip()
-
-    with suppress(OSError, subprocess.SubprocessError):
-        run_git("ls-files", "--error-unmatch", file.name)
-        version["commit"] = run_git("describe", "--always", "--dirty")
-    return version

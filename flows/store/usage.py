@@ -70,18 +70,18 @@ def name_folder(manifest: Manifest) -> str:
     return f"{manifest['stage']}/{manifest['fingerprint']}"
 
 
-def list_prunable(store: Store, kept: Sequence[str], registered: Iterable[str] = ()) -> list[str]:
-    """Return the folders that no kept run, study or registered model needs.
+def list_prunable(
+    store: Store, kept: Sequence[str], registered: Iterable[str] = ()
+) -> dict[str, int]:
+    """Return the folders, with their bytes, that no kept run, study or registered model needs.
 
     `kept` are beginnings of the fingerprints of runs, empty for all; `registered` the fingerprints
     of the stages that models of the registry were made of. Studies and runs that did not end are
-    kept. UserError while a run is under way here, or makes something for another host: nobody
-    knows what it needs next.
+    kept. UserError while a run is under way here: nobody knows what it needs next.
     """
-    folders, runs = store.list_folders(), list_runs(store)
-    under_way = [*list_living_runs(store), *filter(store.is_locked, folders)]
-    if under_way:
+    if under_way := list_living_runs(store):
         raise UserError(f"a run is under way ({under_way[0]}); prune once it has ended")
+    runs = list_runs(store)
     ended = [run.last["fingerprint"] for run in runs if run.state == "complete"]
     for beginning in kept:
         if not any(fingerprint.startswith(beginning) for fingerprint in ended):
@@ -98,7 +98,8 @@ def list_prunable(store: Store, kept: Sequence[str], registered: Iterable[str] =
     for fingerprint in registered:
         for manifest in store.find(fingerprint):
             needed |= {origin["fingerprint"] for _, origin in store.trace_lineage(manifest)}
-    return [folder for folder in folders if folder.split("/")[1] not in needed]
+    sizes = store.measure_folders().items()
+    return {folder: size for folder, size in sizes if folder.split("/")[1] not in needed}
 
 
 def save_registered(

@@ -9,9 +9,7 @@ from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import write_options
 from amazon_electra.flows.configuration.study_file import Arm, StudyChoice
 from amazon_electra.flows.stages.report import (
-    describe_dump,
-    describe_origins,
-    describe_stages,
+    describe_sources,
     is_held_out,
     list_changed_settings,
 )
@@ -45,16 +43,12 @@ def describe_study(
 ) -> ReportInput:
     """Return study.json, as model/report/report.py reads it."""
     study, store = stages.study, stages.store
-    dump = next((stage for stage in counted if stage.name == "dump"), None)
     return ReportInput(
         title=study.title,
         question=study.question,
         command=format_command(stages.loaded, parameters),
         comparisons=study.pairs,
         arms=[describe_arm(stages, arm) for arm in stages.arms.values()],
-        dump=describe_dump(dump) if dump else {},
-        synthetic=bool(dump and dump.result.get("synthetic")),
-        stages=describe_stages(store, counted),
         pretraining=[
             TrainingFacts(
                 name=stage.label.removeprefix("pre-training "),
@@ -73,7 +67,7 @@ def describe_study(
             )
             for cell in stages.cells
         ],
-        origins=describe_origins(store, stages.origins),
+        **describe_sources(store, counted, stages.origins),
     )
 
 

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, get_args
+from typing import Any
 
 from amazon_electra.beam_jobs.core.settings import format_value, replace_settings
 from amazon_electra.flows.configuration.study_file import Arm, StudyTask
@@ -19,12 +19,7 @@ from amazon_electra.flows.stages.external import build_external_stage
 from amazon_electra.flows.stages.finetuning import Finetuning, Start, build_finetuning_stage
 from amazon_electra.flows.stages.latency import build_latency_stage
 from amazon_electra.flows.stages.origin import build_origin_stage
-from amazon_electra.flows.stages.pretraining import (
-    Budget,
-    PretrainingRequest,
-    build_equal_training,
-    build_training,
-)
+from amazon_electra.flows.stages.pretraining import build_training
 from amazon_electra.flows.stages.search import build_search_stage
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
@@ -133,13 +128,13 @@ class StudyStages:
             return self._made.setdefault(key, adapted)
         shards, steps = self.find_source(own.shards), int(texts.pop("steps", 0))
         dev = self.sources.get(DEV) if own.shards in MADE_SHARDS else None
-        training = PretrainingRequest(own.recipe, texts, seed, resources, title, origin, dev=dev)
-        made = build_training(training, shards, steps=steps)
-        budgets: tuple[Budget, ...] = get_args(Budget)
-        for budget in budgets:
-            if name := getattr(own, budget):
-                other = self.build_pretraining(self.arms[name], seed)
-                made = build_equal_training(training, shards, other, budget)
+        budget: dict[str, Any] = {"steps": steps}
+        for name in ("same_flops_as", "same_tokens_as"):
+            if other := getattr(own, name):
+                equal = self.build_pretraining(self.arms[other], seed)
+                budget = {"equal": equal, name: equal.fingerprint}
+        of_arm = own.recipe, texts, seed, shards, resources
+        made = build_training(*of_arm, title=title, origin=origin, dev=dev, **budget)
         return self._made.setdefault(key, made)
 
     @cached_property

@@ -45,7 +45,7 @@ def test_a_lost_trainer_is_replaced(shared, data, tmp_path):
         run = served.start("domain-adaptation", dump=DUMP, **SETTINGS)
         there = connect(shared.s3)
         eventually(
-            lambda: there.glob(f"{shared.store}/pretraining/*/partial.json"),
+            lambda: there.glob(f"{shared.store}/pretraining/*/checkpoint.zip"),
             lambda: served.told(run),
         )
         first.lose()

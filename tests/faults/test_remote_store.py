@@ -58,7 +58,7 @@ def test_a_lost_host_and_a_lost_server_change_nothing(tmp_path, s3, monkeypatch)
     )
     there = connect(s3)
     eventually(
-        lambda: there.glob(f"{ADDRESS}/pretraining/*/partial.json"),
+        lambda: there.glob(f"{ADDRESS}/pretraining/*/checkpoint.zip"),
         lambda: first.poll() is not None and first.stderr.read(),
     )
     os.killpg(first.pid, signal.SIGKILL)

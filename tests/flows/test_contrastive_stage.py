@@ -4,7 +4,6 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.policy import MIN_FINETUNED
-from amazon_electra.flows.stages.pretraining import locate_encoder
 from amazon_electra.model.arms import ADAPTED
 from amazon_electra.model.pretraining.input import pairs
 from tests.beam_jobs.dumps import review, rows_of, text_of, write_lines
@@ -38,7 +37,7 @@ def test_a_published_encoder_is_adapted_to_titles_without_shards(list_published)
     assert (call["config"].seed, call["resources"].processes) == (7, 2)
     adapted = stages[f"mini-bert{ADAPTED}, fine-tuned · polarity · seed 0"]
     assert adapted.inputs["encoder"] is adaptation
-    assert locate_encoder(store, adaptation) == str(store.folder(adaptation) / "encoder")
+    assert adaptation.locate(store) == str(store.folder(adaptation) / "encoder")
 
 
 def test_states_are_read_of_both_encoders_and_quick_runs_fine_tune_none(list_published):

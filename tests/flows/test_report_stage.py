@@ -12,8 +12,7 @@ from amazon_electra.flows.cli.main import run_words
 from amazon_electra.flows.configuration.study_file import StudyChoice
 from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.stages import report
-from amazon_electra.flows.stages.arms import list_cells
-from amazon_electra.flows.stages.cells import Cell
+from amazon_electra.flows.stages.cells import Cell, list_cells
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import load_study

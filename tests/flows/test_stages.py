@@ -127,15 +127,10 @@ def test_general_text_is_searched_for_all_that_is_tested_on(tmp_path):
     store, corpus = Store(tmp_path / "store"), ExistingStage("corpus", 1, {})
     splits = {"pretrain": 9_000_000, "dev": 1, "test": 1_000_000}
     store.publish(corpus, {"splits": splits}, seconds=1.0)
-    stage = shards.build_general_shards_stage(
-        128,
-        [tmp_path / "text.txt"],
-        [],
-        corpus,
-        ExistingStage("vocabulary", 1, {}),
-        Resources(),
-        store,
+    reviews = shards.build_shards_stage(
+        128, corpus, ExistingStage("vocabulary", 1, {}), Resources()
     )
+    stage = shards.build_general_shards_stage(reviews, [tmp_path / "text.txt"], [], store)
     assert call_of(stage, store)["withhold_corpus"] == str(store.folder(corpus))
 
 

@@ -7,7 +7,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from amazon_electra.flows.policy import Counts
-from amazon_electra.flows.stages.arms import choose_settings
+from amazon_electra.flows.stages.cells import choose_settings
 from amazon_electra.flows.stages.text_length import choose_length, measure_length
 from tests.flows.forms import fill_parameters
 from tests.flows.made import RESULTS
@@ -64,7 +64,7 @@ def test_the_fine_tunings_of_a_run_read_what_its_corpus_takes(long_reviews):
     for stage in (corpus, origin):
         store.publish(stage, RESULTS.get(stage.name, {}))
     found = measure_length(*p, store, corpus, origin, texts)
-    assert (found.tokens, found.longer, found.default_longer) == (256, 0, 1)
+    assert (found.tokens, found.longer) == (256, 0)
     counts = Counts({"polarity": 50}, 0, 0)
     assert choose_settings(*p, counts, found, True)["max_length"] == "256"
     asked = fill("finetuning.max_length=64")

@@ -10,8 +10,8 @@ import yaml
 
 from amazon_electra.flows.configuration.form import Finetuning, Parameters, Pretraining
 from amazon_electra.flows.configuration.study_file import StudyChoice
-from amazon_electra.flows.stages.equal_cost import count_equal_flops
-from amazon_electra.flows.stages.pretraining import PretrainingRequest, build_training
+from amazon_electra.flows.stages.external import build_external_stage
+from amazon_electra.flows.stages.pretraining import build_training
 from amazon_electra.flows.store.group import list_stages
 from amazon_electra.flows.store.stage import ExistingStage, Resources
 from amazon_electra.flows.store.store import Store
@@ -183,12 +183,6 @@ def test_cells_that_wait_for_no_pre_training_are_made_while_it_runs(made, tmp_pa
     assert cells == (together if at_once > 1 else [trainings, [*free, *waiting]])
 
 
-def _pretraining(shards, **settings):
-    training = PretrainingRequest("sample", settings, 0, Resources(device="cpu"))
-    external = ExistingStage("external", 1, {"content": shards.name}, result={"path": str(shards)})
-    return training, external
-
-
 def test_an_arm_may_be_adapted_to_the_titles_of_a_corpus(made, tmp_path):
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "corpus.json").write_text("{}")
@@ -205,14 +199,16 @@ def test_an_arm_may_be_adapted_to_the_titles_of_a_corpus(made, tmp_path):
 
 
 def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
-    shards = write_shards(tmp_path / "shards", size=4000, length=64)
-    electra = build_training(*_pretraining(shards), steps=1000)
-    mlm = build_training(*_pretraining(shards, objective="mlm"))
     store = Store(tmp_path / "store")
-    steps = count_equal_flops(mlm, electra, store)
+    place = write_shards(tmp_path / "shards", size=4000, length=64)
+    of_all = 0, build_external_stage(str(place), store), Resources(device="cpu")
+    electra = build_training("sample", {}, *of_all, steps=1000)
+    equal = {"equal": electra, "same_flops_as": electra.fingerprint}
+    mlm = build_training("sample", {"objective": "mlm"}, *of_all, **equal)
+    steps = mlm.count_steps(store)
     assert steps == pytest.approx(1290, abs=30)  # by the published count it would be 1,640
     on_gpu = replace(mlm, resources=Resources(device="cuda"))
-    assert count_equal_flops(on_gpu, electra, store) < steps  # attention weighs less there
+    assert on_gpu.count_steps(store) < steps  # attention weighs less there
 
 
 def test_a_fine_tuned_folder_may_teach_and_decides_what_a_cell_is(tmp_path, made):
@@ -239,8 +235,8 @@ def test_the_encoder_of_a_study_is_the_one_its_pre_training_leaves(
     settings, folder, made, tmp_path
 ):
     store = Store(tmp_path)
-    training = PretrainingRequest("sample", settings, 0, Resources())
-    encoder = build_training(training, ExistingStage("shards", 0, {}))
+    shards = ExistingStage("shards", 0, {})
+    encoder = build_training("sample", settings, 0, shards, Resources())
     written = content_of(made, [{"name": "one", "encoder": "${encoder}"}])
     stages = StudyStages(load_content(written, tmp_path), {"encoder": encoder}, store)
     call = call_of(stages.cells[0].finetuned, store)

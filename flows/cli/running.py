@@ -117,7 +117,7 @@ def print_scoring_plan(form: Scoring, model: str | None) -> None:
     if model:
         version = name_version(model, form.model.precision)
     else:
-        store.check_presence()
+        store.check_access(writes=False)
     dump = build_dump_stage(form.dump, store)
     models = [] if model else scoring.find_models(form, store)
     previews = preview.read_previews(form.dump, dump)
@@ -168,7 +168,7 @@ def score_with_folder(form: Scoring, model: str) -> dict[str, Any]:
 def score_with_registry(form: Scoring) -> dict[str, Any]:
     """Label the records of a dump with models of the registry."""
     store = Store(form.store)
-    store.check_presence()
+    store.check_access(writes=False)
     build_dump_stage(form.dump, store)  # refuses wrong paths at once
     scoring.find_models(form, store)
 

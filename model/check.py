@@ -72,7 +72,7 @@ def check_folder(
         times.append(1000 * (time.perf_counter() - began))
     both = np.concatenate([found, *alone]) - np.concatenate([expected, expected[:ALONE]])
     difference = float(np.abs(both).max())
-    if not difference <= MAX_DIFFERENCE:  # or NaN
+    if difference > MAX_DIFFERENCE:
         raise UserError(
             f"{folder}: the exported model gives other probabilities than the fitted one, by up to "
             f"{difference:.2g}"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.settings import MAX_SEED, Settings
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.pretraining.objectives import check_objective, find_objective
@@ -290,8 +290,7 @@ class FinetuningSettings(Settings):
 
     @model_validator(mode="after")
     def _check_finetuningsettings(self) -> Self:
-        if not self.learning_rates:
-            raise UserError("learning_rates is empty, give at least one")
+        require(self.learning_rates, "learning_rates is empty, give at least one")
         return self
 
     @classmethod

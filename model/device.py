@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from amazon_electra.beam_jobs.core.command import keep_freed_memory, main
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.model.processes import Rank
 
 CUDA_PEAK_FLOPS = {  # dense bf16 and fp32, NVIDIA's data sheets; the first name that fits counts
@@ -189,8 +189,7 @@ class Xla(Device):
     def find_rank(self) -> tuple[int, int]:
         """Return 0 and 1: one core has one process; UserError on a host of a pod."""
         hosts = self._xla.runtime.process_count()
-        if hosts > 1:
-            raise UserError(f"one core, and a pod has {hosts} hosts; use xla-spmd", "device", "xla")
+        require(hosts <= 1, f"one core, and a pod has {hosts} hosts; use xla-spmd", "device", "xla")
         return 0, 1
 
     def _has_bf16(self) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import make_writable_folder
 from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.encoders.places import FORMS
@@ -25,8 +25,7 @@ def load_origin(
 ) -> dict[str, Any]:
     """Copy a published encoder into a folder; return its licence, training data and shape."""
     output = Path(output)
-    if output.exists() and not output.is_dir():
-        raise UserError(f"{output} is a file; give a folder", "output")
+    require(not output.exists() or output.is_dir(), f"{output} is a file; give a folder", "output")
     make_writable_folder("output", output.absolute().parent)
     return write_origin(place, output, generator)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import torch
 from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import make_writable_folder
 from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.settings import parse_field
@@ -42,8 +42,7 @@ def configure_recipe(
     """Return the recipe with what is set, and those settings that the start weights asked for; the
     shape is theirs too.
     """
-    if config.steps is not None and config.budget is not None:
-        raise UserError("give one of steps and budget")
+    require(config.steps is None or config.budget is None, "give one of steps and budget")
     settings = dict(config.settings)
     shape = origin.read_settings() if origin else {}
     defaults = (
@@ -175,9 +174,8 @@ def pretrain(
             save.write_config(output, recipe, found, others)
             if origin and (line := describe_settings(origin.main, defaults)):
                 print(line, file=sys.stderr)
-        with save.mirror_to_mlflow(training, recipe):
-            loop.train(training)
-            return PretrainResult.of(save.write_outputs(training, recipe, found, origin))
+        loop.train(training)
+        return PretrainResult.of(save.write_outputs(training, recipe, found, origin))
     finally:
         device.close()
 

@@ -39,6 +39,12 @@ class UserError(ValueError):
         return {"message": self.message, "field": self.field, "value": value}
 
 
+def require(holds: object, message: str, field: str = "", value: Any = None) -> None:
+    """Raise UserError with message, field and value unless something holds."""
+    if not holds:
+        raise UserError(message, field, value)
+
+
 def name_setting(field: str, value: Any = None) -> str:
     """Return a field of a config with its value, if it has one, as a command line takes it."""
     if value is None:

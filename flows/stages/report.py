@@ -24,7 +24,6 @@ from amazon_electra.model.report.inputs import (
     CellFacts,
     ReportInput,
     StageFacts,
-    TrainingFacts,
 )
 from amazon_electra.model.report.owner import COST
 
@@ -104,8 +103,6 @@ def describe_study(
 ) -> ReportInput:
     """Return the study as the report's job reads it."""
     origin = find_stage(made, "origin")
-    name = f"adaptation of {get_name(origin)}" if origin else "in-domain ELECTRA"
-    trained = store.fetch(encoder, "metrics.jsonl", "result.json", "config.json")
     folders = [store.fetch(model, "results.json", SUSPICIOUS, COST) for model in models]
     if origin and folders:  # the question is what the model is worth
         model = json.loads((folders[0] / "results.json").read_text(encoding="utf-8"))["arm"]
@@ -124,9 +121,6 @@ def describe_study(
         arms=[_describe_arm(store, arms[name], tasks, encoder) for name in names],
         comparisons=[*first, *(pair for pair in pairs if pair not in first)] if pairs else [],
         adaptation=pairs,
-        pretraining=[TrainingFacts(name=name, metrics=trained / "metrics.jsonl")]
-        if encoder.name in ADAPTATIONS
-        else [],
         cells=[_describe_cell(store, cell) for cell in cells],
         curve=[_describe_cell(store, cell) for cell in curve],
         models=folders,
@@ -185,7 +179,7 @@ def _describe_cell(store: Store, cell: Cell) -> CellFacts:
         seed=cell.seed,
         labels=cell.labels,
         evaluation=store.fetch(cell.evaluated),
-        finetuned=store.fetch(cell.finetuned, "result.json", "metrics.jsonl"),
+        finetuned=store.fetch(cell.finetuned, "result.json"),
         cpu_seconds=round(sum(costs), 1) if all(costs) else 0.0,
     )
 

@@ -18,7 +18,7 @@ from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.flows.studies.study_reading import LoadedStudy, find_study_file
 from amazon_electra.flows.studies.study_stages import StudyStages
-from amazon_electra.model.report.inputs import ArmFacts, CellFacts, ReportInput, TrainingFacts
+from amazon_electra.model.report.inputs import ArmFacts, CellFacts, ReportInput
 
 
 def build_study_report(
@@ -49,13 +49,6 @@ def describe_study(
         command=format_command(stages.loaded, parameters),
         comparisons=study.pairs,
         arms=[describe_arm(stages, arm) for arm in stages.arms.values()],
-        pretraining=[
-            TrainingFacts(
-                name=stage.label.removeprefix("pre-training "),
-                metrics=store.fetch(stage, "metrics.jsonl") / "metrics.jsonl",
-            )
-            for _, _, stage in stages.pretrainings
-        ],
         cells=[
             CellFacts(
                 arm=cell.arm.name,
@@ -63,7 +56,7 @@ def describe_study(
                 seed=cell.seed,
                 pretraining_seed=cell.pretraining_seed,
                 evaluation=store.fetch(cell.evaluated),
-                finetuned=store.fetch(cell.finetuned, "result.json", "metrics.jsonl"),
+                finetuned=store.fetch(cell.finetuned, "result.json"),
             )
             for cell in stages.cells
         ],

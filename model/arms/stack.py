@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.model_folder.probabilities import sum_logits
 from amazon_electra.model.arms import find_arm, register
 from amazon_electra.model.arms.arm import Examples, Resources
@@ -70,8 +70,7 @@ def find_parts(folders: Sequence[Path], arms: Sequence[str]) -> list[Path]:
     kinds = {}
     for folder in folders:
         file = folder / "task.json"
-        if not file.exists():
-            raise UserError(f"{folder} has no task.json; give fitted folders", "parts")
+        require(file.exists(), f"{folder} has no task.json; give fitted folders", "parts")
         kinds[json.loads(file.read_text(encoding="utf-8")).get("kind", "finetuned")] = folder
     if sorted(kinds) != sorted(arms) or len(folders) != len(arms):
         found = ", ".join(sorted(kinds)) or "none"

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders.config import MIN_TYPES, Config, find_kind
 from amazon_electra.model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS, refuse
@@ -87,8 +87,7 @@ def list_tensor_files(folder: Path) -> list[Path]:
     """Return model.safetensors or its parts, else pytorch_model.bin."""
     patterns = (*SAFE_WEIGHTS, *PICKLED_WEIGHTS)
     files = next((found for p in patterns if (found := sorted(folder.glob(p)))), [])
-    if not files:
-        raise UserError("put its model.safetensors (or pytorch_model.bin) beside config.json")
+    require(files, "put its model.safetensors (or pytorch_model.bin) beside config.json")
     return files
 
 
@@ -134,5 +133,5 @@ def load_pretrained(auto: Any, folder: str | Path, **more: Any) -> tuple[Any, li
 def check_size(network: Any, ids: int) -> None:
     """Raise UserError where the table of vectors is not that of a tokenizer with so many ids."""
     rows = network.get_input_embeddings().weight.shape[0]
-    if not 0 <= rows - ids < MAX_SURPLUS:
+    if not (0 <= rows - ids < MAX_SURPLUS):
         raise UserError(f"its tokenizer has {ids} ids, its weights {rows} rows; copy both again")

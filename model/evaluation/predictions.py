@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import atomic_path
 from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature, take_logarithms
 
@@ -140,8 +140,7 @@ def _encode_lists(values: list[Any]) -> list[Any]:
 
 def read_predictions(path: Path) -> Predictions:
     """Read the file that `write_predictions` wrote. UserError where it does not exist."""
-    if not path.exists():
-        raise UserError(f"{path}: no such file, which model.evaluate writes")
+    require(path.exists(), f"{path}: no such file, which model.evaluate writes")
     table = pq.read_table(path)
     columns = {name: table.column(name) for name in table.column_names}
     metadata = json.loads(table.schema.metadata[b"amazon_electra"])

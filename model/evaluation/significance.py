@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.model.evaluation.metrics import BINS, METRICS, Metric
 from amazon_electra.model.evaluation.predictions import Predictions
 
@@ -325,8 +325,7 @@ def _estimate_spread(full: np.ndarray, resampled: np.ndarray, n: int) -> Spread:
     often nearly 0, so it counts at least P and at least F. Degrees of freedom are Satterthwaite's
     (1946), at least those of the fewest levels, at most those of P and F together.
     """
-    if n < 2:
-        raise UserError("one test example says nothing of others: raise n_test")
+    require(n >= 2, "one test example says nothing of others: raise n_test")
     examples = float(resampled.mean((0, 1)).var(ddof=1))
     pretraining, finetuning, both = map(float, _compute_mean_squares(full))
     deviations = resampled - resampled.mean(-1, keepdims=True)

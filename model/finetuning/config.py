@@ -36,12 +36,6 @@ class FinetuneConfig(Settings):
     recipe: RecipeName | None = Field(
         default=None, description="take the fine-tuning settings of this recipe as defaults"
     )
-    initializer_range: float | None = Field(
-        default=None,
-        gt=0,
-        description="of random weights: standard deviation, drawn as transformers does; none: "
-        "drawn as the pre-training of the architecture did, if its config.json says how",
-    )
     arm: str = Field(
         default="finetuned",
         description="what is fitted: the name of an arm (model/arms), such as finetuned, a "
@@ -75,17 +69,11 @@ def make_request(
     base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
     settings = change_settings(base, config.settings)
     task = find_task(config.task, data)
-    if config.initializer_range is not None and config.start != "random":
-        raise UserError(
-            f"initializer_range: {config.initializer_range:g}; it is for random weights, and the "
-            f"start is {config.start}"
-        )
     return Request(
         Start(
             choose_encoder(config, encoder),
             str(architecture) if architecture else None,
             Path(teacher) if teacher else None,
-            config.initializer_range,
             config.arm,
             tuple(map(Path, parts)),
         ),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from amazon_electra.beam_jobs.core.copies import fold_text
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 
 Shape = Literal["classification", "multilabel", "regression", "tokens", "span", "choice"]
 Split = Literal["train", "dev", "test"]
@@ -181,14 +181,12 @@ def load_examples(
     left_out: Counter[str] | None = None,
 ) -> Sequence[Example]:
     """Return the examples of a split, counting in `left_out` those that cannot be used."""
-    if not data.exists():
-        raise UserError("no such file or folder", "data", data)
+    require(data.exists(), "no such file or folder", "data", data)
     if task.shape != "classification":
         sampling = replace(sampling, balanced=False)
     counts: Counter[str] = Counter() if left_out is None else left_out
     examples = task.read(data, split, sampling, counts)
-    if not examples:
-        raise UserError(explain_empty_split(task, data, split, counts))
+    require(examples, explain_empty_split(task, data, split, counts))
     is_of_classes = split == "train" and task.shape == "classification"
     if is_of_classes and len({example.label for example in examples}) == 1:
         raise UserError(f"{data}: {task.name} has one class in train: raise `n_train`")

@@ -5,9 +5,8 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -44,17 +43,96 @@ from amazon_electra.model.tracking.metrics_log import MetricsLog
 
 
 @dataclass(frozen=True)
-class PreparedData:
-    """Data ready for training, the same for every learning rate."""
+class FineTuning:
+    """A request with its data, tokenized, and its teacher: the same for every learning rate."""
 
+    request: Request
+    device: Device
     head: Head
     featurizer: Featurizer
-    train: Sequence[Example]
-    """Empty without a teacher, who alone reads them again."""
+    features: PackedFeatures
     dev: Sequence[Example]
-    train_features: PackedFeatures
     dev_features: PackedFeatures
-    warnings: list[str]
+    teacher: Teacher | None = None
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def prepare(
+        cls, request: Request, examples: Sequence[Example], dev: Sequence[Example], device: Device
+    ) -> Self:
+        """Tokenize the examples, and load the teacher; print the warnings too."""
+        task, settings, teacher = request.task, request.settings, request.start.teacher
+        folder = find_tokenizer(request.start)
+        max_length, warning = network.choose_max_length(folder, task, settings)
+        head = Head(task.name, task.shape, task.labels, max_length, settings.stride)
+        featurizer = head.make_featurizer(network.load_tokenizer(folder))
+        features = load_features(featurizer, examples, request.cache)
+        if task.shape == "span" and settings.empty_windows is not None:
+            generator = np.random.default_rng(request.seed)
+            features.drop_empty_windows(settings.empty_windows, generator)
+        if warning:
+            print(f"warning: {warning}", file=sys.stderr)
+        return cls(
+            request,
+            device,
+            head,
+            featurizer,
+            features,
+            dev,
+            load_features(featurizer, dev, request.cache),
+            load_teacher(teacher, task, examples, device) if teacher else None,
+            (warning,) if warning else (),
+        )
+
+    def plan_training(self) -> TrainingSetup:
+        """Return all that a training needs but the network; nothing is reported yet."""
+        task, settings, weights = self.request.task, self.request.settings, None
+        if settings.class_weights == "balanced":
+            labels = self.features.targets.numbers
+            weights = balance_class_weights(labels, len(task.labels)).to(self.device.torch)
+        return TrainingSetup(
+            features=self.features,
+            shape=task.shape,
+            settings=settings.replace(max_length=self.head.max_length),
+            seed=self.request.seed,
+            device=self.device,
+            score_dev=self.score_dev,
+            report=lambda step, numbers: None,
+            class_weights=weights,
+            pad_id=self.featurizer.tokenizer.token_to_id("[PAD]") or 0,
+        )
+
+    def build_network(self) -> nn.Module:
+        """Return the network on the device as every training of this seed begins."""
+        torch.manual_seed(self.request.seed)
+        model = build_start_network(self.request.start, self.request.task, self.request.settings)
+        network.prepare_network(model, self.head, self.device)
+        return model
+
+    def train(self, rate: float, **changes: Any) -> tuple[nn.Module, Attempt]:
+        """Train with one learning rate; `changes` are fields of TrainingSetup."""
+        training, model = replace(self.plan_training(), **changes), self.build_network()
+        if self.teacher:
+            loss = DistillationLoss(self.teacher, model, self.featurizer.tokenizer, training)
+            training = replace(training, loss=loss)
+        return model, train(model, training, rate)
+
+    def score_dev(self, model: nn.Module) -> dict[str, float]:
+        """Return the metrics on dev, where there is one. Where questions may have no answer they
+        are those at this very state's best threshold: at a fixed one another state would look best.
+        """
+        if not self.dev:
+            return {}
+        task = self.request.task
+        tunes_threshold = task.shape == "span" and not task.always_answered
+        logits = network.predict_logits(model, self.dev_features, task.shape, self.device)
+        threshold = math.inf if tunes_threshold else 0.0
+        predictions = make_predictions(logits, self.dev_features, self.dev, task, threshold)
+        chosen = {}
+        if tunes_threshold:
+            chosen["threshold"], _ = spans.find_best_threshold(predictions)
+            predictions = spans.apply_threshold(predictions, chosen["threshold"])
+        return {name: metrics.compute_metric(name, predictions) for name in task.metrics} | chosen
 
 
 def train_network(
@@ -64,87 +142,61 @@ def train_network(
     device: str,
     output: Path,
 ) -> tuple[nn.Module, Head, dict[str, Any]]:
-    """Return the network best on dev, its head, and what result.json says of it. Steps of one
+    """Return the network best on dev, its head, and the facts for result.json. Steps of one
     learning rate follow those of the one before, so that a curve has one value at each step.
     """
     target = open_device(device, request.settings.precision)
-    prepared = prepare_examples(request, examples, dev)
-    training = make_training(request, prepared, target)
-    teacher = load_start_teacher(request, prepared, target)
-    rates, attempts, model = request.settings.learning_rates, list[Attempt](), None
+    tuning = FineTuning.prepare(request, examples, dev, target)
+    steps, rates = tuning.plan_training().steps, request.settings.learning_rates
+    attempts, model = list[Attempt](), None
     same_request = hashlib.sha256((output / "run.json").read_bytes()).hexdigest()[:16]
     title = f"fine-tuning {request.task.name}, seed {request.seed}"
-    with Progress(training.steps * len(rates), "steps", title) as shown:
+    with Progress(steps * len(rates), "steps", title) as shown:
 
-        def show(before: int, step: int) -> None:
-            shown.update(before + step)
+        def make_report(i: int, log: MetricsLog) -> Callable[[int, dict[str, Any]], None]:
+            def report(step: int, numbers: dict[str, Any]) -> None:
+                log.log(i * steps + step, attempt=i, peak_learning_rate=rates[i], **numbers)
+                shown.update(i * steps + step, loss=numbers["train_loss"])
 
-        def report(i: int, log: MetricsLog, step: int, numbers: dict[str, Any]) -> None:
-            step += i * training.steps
-            log.log(step, attempt=i, peak_learning_rate=rates[i], **numbers)
-            shown.update(step, loss=numbers["train_loss"])
+            return report
 
         for i, rate in enumerate(rates):
-            folder, before = output / "attempts" / f"{same_request}-{rate:g}", i * training.steps
+            folder, before = output / "attempts" / f"{same_request}-{rate:g}", i * steps
             attempt = read_finished_attempt(folder)
             if attempt is None:
-                model, loss = _begin(request, prepared, training, teacher)
                 kept = folder / "checkpoints"
                 log = MetricsLog(output, after_step=before + read_checkpoint_step(kept))
-
-                own = replace(training, loss=loss, checkpoint=kept)
-                own = replace(own, report=partial(report, i, log), show_step=partial(show, before))
-                attempt = train(model, own, rate)
+                model, attempt = tuning.train(
+                    rate,
+                    checkpoint=kept,
+                    report=make_report(i, log),
+                    show_step=lambda step, before=before: shown.update(before + step),
+                )
                 write_attempt(attempt, folder)
             attempts.append(attempt)
-            shown.update(before + training.steps)
+            shown.update(before + steps)
     best = max(attempts, key=Attempt.rank_key)
     if not best.state:
         raise Diverged(f"every learning rate diverged: {rates}; give lower ones", "learning_rates")
-    model = model or build_start_network(request.start, request.task, request.settings)
+    model = model or tuning.build_network()
     model.cpu().load_state_dict(best.state)
     facts = {
         "learning_rate": best.learning_rate,
         "dev": best.dev,
         "tried": [attempt.summarize() for attempt in attempts],
         "n_train": sum(not example.is_swapped for example in examples),
-        **({"warnings": prepared.warnings} if prepared.warnings else {}),
+        **({"warnings": list(tuning.warnings)} if tuning.warnings else {}),
         "parameters": sum(p.numel() for p in model.parameters()),
         "examples_per_second": best.examples_per_second,
         "device": target.kind,
     }
-    return model, replace(prepared.head, threshold=best.dev.get("threshold", 0.0)), facts
+    return model, replace(tuning.head, threshold=best.dev.get("threshold", 0.0)), facts
 
 
-def prepare_data(request: Request) -> PreparedData:
-    """Read and tokenize the train and dev splits; print the warnings too."""
+def load_tuning(request: Request, device: Device) -> FineTuning:
+    """Return a fine-tuning of the train and dev splits that a request names."""
     (train, _), (dev, _) = (load_split(request, split) for split in ("train", "dev"))
-    return prepare_examples(request, train, dev)
-
-
-def prepare_examples(
-    request: Request, train: Sequence[Example], dev: Sequence[Example]
-) -> PreparedData:
-    """Tokenize the examples; print the warnings too."""
-    task, settings, seed = request.task, request.settings, request.seed
-    folder = find_tokenizer(request.start)
-    max_length, warning = network.choose_max_length(folder, task, settings)
-    head = Head(task.name, task.shape, task.labels, max_length, settings.stride)
-    featurizer = head.make_featurizer(network.load_tokenizer(folder))
-    features = load_features(featurizer, train, request.cache)
-    if task.shape == "span" and settings.empty_windows is not None:
-        features.drop_empty_windows(settings.empty_windows, np.random.default_rng(seed))
-    if warning:
-        print(f"warning: {warning}", file=sys.stderr)
-    return PreparedData(
-        head=head,
-        featurizer=featurizer,
-        train=train if request.start.teacher else [],
-        dev=dev,
-        train_features=features,
-        dev_features=load_features(featurizer, dev, request.cache),
-        warnings=[warning] if warning else [],
-    )
+    return FineTuning.prepare(request, train, dev, device)
 
 
 def find_tokenizer(start: Start) -> str:
@@ -158,87 +210,4 @@ def build_start_network(start: Start, task: Task, settings: FinetuningSettings) 
     """Return the network before fine-tuning; seed torch first, because the head is drawn here."""
     if start.part_of:
         return cut_teacher(start.part_of, start.encoder, settings.dropout)
-    return network.build_network(
-        start.encoder,
-        start.architecture,
-        task,
-        settings.dropout,
-        start.initializer_range,
-    )
-
-
-def train_first_rate(
-    request: Request,
-    prepared: PreparedData,
-    device: Device,
-    teacher: Teacher | None,
-    report: Callable[[float, dict[str, Any]], None],
-) -> Attempt:
-    """Train with the first learning rate, and tell `report` the share that is done."""
-    training = make_training(request, prepared, device)
-    model, loss = _begin(request, prepared, training, teacher)
-    own = replace(
-        training, loss=loss, report=lambda step, numbers: report(step / training.steps, numbers)
-    )
-    return train(model, own, request.settings.learning_rates[0])
-
-
-def make_training(request: Request, prepared: PreparedData, device: Device) -> TrainingSetup:
-    """Return all that a training needs but the network; nothing is reported yet."""
-    task = request.task
-    weights = None
-    if request.settings.class_weights == "balanced":
-        weights = balance_class_weights(
-            prepared.train_features.targets.numbers, len(task.labels)
-        ).to(device.torch)
-    return TrainingSetup(
-        features=prepared.train_features,
-        shape=task.shape,
-        settings=request.settings.replace(max_length=prepared.head.max_length),
-        seed=request.seed,
-        device=device,
-        score_dev=lambda model: _score_dev(model, request, prepared, device),
-        report=lambda step, numbers: None,
-        class_weights=weights,
-        pad_id=prepared.featurizer.tokenizer.token_to_id("[PAD]") or 0,
-    )
-
-
-def load_start_teacher(request: Request, prepared: PreparedData, device: Device) -> Teacher | None:
-    """Load the teacher of a distillation with its logits; None where there is none."""
-    if request.start.teacher is None:
-        return None
-    return load_teacher(request.start.teacher, request.task, prepared.train, device)
-
-
-def _begin(
-    request: Request, prepared: PreparedData, training: TrainingSetup, teacher: Teacher | None
-) -> tuple[nn.Module, nn.Module | None]:
-    """Return the network as every training of this seed begins, and a teacher's loss."""
-    settings, device = request.settings, training.device
-    torch.manual_seed(request.seed)
-    model = build_start_network(request.start, request.task, settings)
-    network.prepare_network(model, prepared.head, device)
-    if teacher is None:
-        return model, None
-    return model, DistillationLoss(teacher, model, prepared.featurizer.tokenizer, training)
-
-
-def _score_dev(
-    model: nn.Module, request: Request, prepared: PreparedData, device: Device
-) -> dict[str, float]:
-    """Return the metrics on dev, where there is one. Where questions may have no answer they are
-    those at this very state's best threshold: at a fixed one another state would look best.
-    """
-    if not prepared.dev:
-        return {}
-    task = request.task
-    tunes_threshold = task.shape == "span" and not task.always_answered
-    logits = network.predict_logits(model, prepared.dev_features, task.shape, device)
-    threshold = math.inf if tunes_threshold else 0.0
-    predictions = make_predictions(logits, prepared.dev_features, prepared.dev, task, threshold)
-    chosen = {}
-    if tunes_threshold:
-        chosen["threshold"], _ = spans.find_best_threshold(predictions)
-        predictions = spans.apply_threshold(predictions, chosen["threshold"])
-    return {name: metrics.compute_metric(name, predictions) for name in task.metrics} | chosen
+    return network.build_network(start.encoder, start.architecture, task, settings.dropout)

@@ -3,8 +3,7 @@ its folder; task.json says how it is used.
 """
 
 import shutil
-from collections.abc import Sequence
-from copy import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -39,6 +38,15 @@ from amazon_electra.model.pretraining.network.initial_weights import draw_start_
 
 DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob", "dropout", "attention_dropout")
 """The names architectures give dropout rates in config.json."""
+HEADS: Mapping[Shape, tuple[str, str | None]] = {
+    "classification": ("SequenceClassification", "single_label_classification"),
+    "multilabel": ("SequenceClassification", "multi_label_classification"),
+    "regression": ("SequenceClassification", "regression"),
+    "tokens": ("TokenClassification", None),
+    "span": ("QuestionAnswering", None),
+    "choice": ("MultipleChoice", None),
+}
+"""End of the name of transformers' class, and its `problem_type`, of each shape of task."""
 DEFAULT_TOKENS = {"span": 384}
 """Tokens of an input where none are set, else 128 (google; BERT's SQuAD: 384): at 128 tokens 76% of
 SubjQA's windows have no answer, at 384 43%.
@@ -61,14 +69,13 @@ def build_network(
     architecture: str | None,
     task: Task,
     dropout: float | None = None,
-    initializer_range: float | None = None,
 ) -> nn.Module:
     """Return the network before fine-tuning; seed torch first, because the head is drawn here."""
     folder = find_source_folder(encoder, architecture)
-    config = _load_config(folder, task, dropout)
-    auto = _choose_auto_class(task.shape)
+    config = load_config(folder, task, dropout)
+    auto = choose_auto_class(task.shape)
     if encoder == "random":
-        return _build_random_network(auto, config, initializer_range)
+        return draw_network(auto, config)
     return _load_encoder(auto, folder, config)
 
 
@@ -96,19 +103,12 @@ def find_source_folder(encoder: str, architecture: str | None) -> str:
     return architecture
 
 
-def _build_random_network(auto: Any, config: Any, initializer_range: float | None) -> nn.Module:
-    """Return the network of an AutoModel class, drawn by torch's seed. The encoder is drawn with
-    the `initializer_range` of `config` where it does not say how its pre-training began.
+def draw_network(auto: Any, config: Any) -> nn.Module:
+    """Return the network of an AutoModel class, drawn by torch's seed; its encoder as its
+    pre-training began, where `config` says how.
     """
     model: Any = auto.from_config(config, dtype=torch.float32)
-    if initializer_range is not None:
-        other = copy(config)
-        other.initializer_range = initializer_range
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(torch.initial_seed())
-            drawn: Any = auto.from_config(other, dtype=torch.float32)
-        model.base_model.load_state_dict(drawn.base_model.state_dict())
-    elif getattr(config, START, None):
+    if getattr(config, START, None):
         weights = draw_start_weights(config.to_dict(), torch.initial_seed())
         ours = {name.removeprefix("electra."): tensor for name, tensor in weights.items()}
         model.base_model.load_state_dict(ours)
@@ -116,7 +116,8 @@ def _build_random_network(auto: Any, config: Any, initializer_range: float | Non
     return network
 
 
-def _load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
+def load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
+    """Return transformers' configuration of a folder, with the head of a task."""
     from transformers import AutoConfig
     from transformers.utils import logging
 
@@ -125,35 +126,25 @@ def _load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         if getattr(config, "auto_map", None):
             raise UserError("config.json names code of its own, auto_map, which is never run")
-    if task.shape in ("classification", "multilabel", "regression", "tokens"):
+    if task.shape == "span":
+        config.num_labels = 2  # where it begins, where it ends
+    elif task.shape != "choice":
         config.num_labels = max(1, len(task.labels))
         if task.labels:
             config.id2label = dict(enumerate(task.labels))
             config.label2id = {label: i for i, label in enumerate(task.labels)}
-    if task.shape == "span":
-        config.num_labels = 2  # where it begins, where it ends
     for name in DROPOUTS if dropout is not None else ():
         if hasattr(config, name):
             setattr(config, name, dropout)
-    config.problem_type = {
-        "classification": "single_label_classification",
-        "multilabel": "multi_label_classification",
-        "regression": "regression",
-    }.get(task.shape)
+    _, config.problem_type = HEADS[task.shape]
     return config
 
 
-def _choose_auto_class(shape: Shape) -> Any:
+def choose_auto_class(shape: Shape) -> Any:
+    """Return transformers' class of networks with the head for a shape of task."""
     import transformers
 
-    return {
-        "classification": transformers.AutoModelForSequenceClassification,
-        "multilabel": transformers.AutoModelForSequenceClassification,
-        "regression": transformers.AutoModelForSequenceClassification,
-        "tokens": transformers.AutoModelForTokenClassification,
-        "span": transformers.AutoModelForQuestionAnswering,
-        "choice": transformers.AutoModelForMultipleChoice,
-    }[shape]
+    return getattr(transformers, f"AutoModelFor{HEADS[shape][0]}")
 
 
 def _load_encoder(auto: Any, folder: str, config: Any) -> nn.Module:
@@ -186,7 +177,7 @@ def choose_max_length(
     """Return the tokens of an input, those set or DEFAULT_TOKENS of the task's shape, and a warning
     where they are cut to the tokens the encoder was trained at: later positions are noise.
     """
-    config = _load_config(folder, task)
+    config = load_config(folder, task)
     wanted = settings.max_length or DEFAULT_TOKENS.get(task.shape, 128)
     positions, trained = count_positions(config), getattr(config, TRAINED_LENGTH, None)
     if settings.max_length is not None:
@@ -223,7 +214,7 @@ def load_encoder(folder: str, task: Task) -> nn.Module:
     from transformers import AutoModel
 
     torch.manual_seed(0)
-    return _load_encoder(AutoModel, folder, _load_config(folder, task))
+    return _load_encoder(AutoModel, folder, load_config(folder, task))
 
 
 def load_tokenizer(folder: str) -> Tokenizer:
@@ -267,9 +258,9 @@ def load_finetuned(folder: Path, dropout: float | None = None) -> tuple[nn.Modul
     head = read_task_head(folder)
     if head.kind != NETWORK:
         raise UserError(f"holds the arm {head.kind}; give a fine-tuned network", "model", folder)
-    config = _load_config(str(folder), make_task(head), dropout)
+    config = load_config(str(folder), make_task(head), dropout)
     with name_place("model", folder):
-        model, lost = load_pretrained(_choose_auto_class(head.shape), str(folder), config=config)
+        model, lost = load_pretrained(choose_auto_class(head.shape), str(folder), config=config)
         _refuse_missing(lost)
     return model.eval(), head, load_tokenizer(str(folder))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.settings import replace_settings
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.finetuning import VERSION
@@ -24,8 +24,6 @@ class Start:
     """Folder or hub name, or `random`, `half`, `layers:N` of the teacher; or empty."""
     architecture: str | None = None
     teacher: Path | None = None
-    initializer_range: float | None = None
-    """Deviation of random weights; None: as the pre-training of their architecture began."""
     arm: str = "finetuned"
     parts: tuple[Path, ...] = ()
     """Fitted folders that an arm combines."""
@@ -60,7 +58,6 @@ class Request:
             "arm": self.start.arm,
             "encoder": self.start.encoder or self.start.arm,
             "architecture": self.start.architecture,
-            "initializer_range": self.start.initializer_range,
             "teacher": str(self.start.teacher) if self.start.teacher else None,
             "data": str(self.data),
             "settings": self.settings.model_dump(),
@@ -136,6 +133,5 @@ def choose_layers(encoder: str, depth: int) -> list[int]:
     if encoder == "half":
         return list(range(0, depth, 2))
     count = int(encoder.removeprefix("layers:"))
-    if count > depth:
-        raise UserError(f"the teacher has {depth} layers", "encoder", encoder)
+    require(count <= depth, f"the teacher has {depth} layers", "encoder", encoder)
     return [i * depth // count for i in range(count)]

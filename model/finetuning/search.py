@@ -6,17 +6,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.settings import describe_unknown, format_value
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.finetuning.config import FinetuneConfig, check_request, make_request
-from amazon_electra.model.finetuning.request import DISTILLATION_FIELDS, Request, change_settings
+from amazon_electra.model.finetuning.request import DISTILLATION_FIELDS, change_settings
 from amazon_electra.model.results import SearchResult
 
 if TYPE_CHECKING:
-    from amazon_electra.model.finetuning.distillation import Teacher
-    from amazon_electra.model.finetuning.fit import PreparedData
+    from amazon_electra.model.finetuning.fit import FineTuning
 
 Space = Mapping[str, Any]
 """Setting → list of choices, or {"low", "high", "log"}; `learning_rate` is a grid of one."""
@@ -63,13 +62,11 @@ def search(
         raise UserError("a search needs optuna: pip install optuna") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     from amazon_electra.model.device import open_device
-    from amazon_electra.model.finetuning.fit import load_start_teacher, prepare_data
+    from amazon_electra.model.finetuning.fit import load_tuning
 
     check_request(request)
     make_writable_folder("output", output)
-    prepared = prepare_data(request)
-    target = open_device(device, request.settings.precision)
-    loaded = load_start_teacher(request, prepared, target)
+    tuning = load_tuning(request, open_device(device, request.settings.precision))
     study = optuna.create_study(
         direction="maximize",
         storage=f"sqlite:///{output.resolve()}/optuna.db",
@@ -77,14 +74,14 @@ def search(
         load_if_exists=True,
         pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS),
     )
-    objective = TrialTraining(request, prepared, device, loaded, space)
-    for number in range(len(_list_finished_trials(study)), trials):
+    objective = TrialTraining(tuning, device, space)
+    for number in range(len(list_finished_trials(study)), trials):
         study.sampler = optuna.samplers.TPESampler(seed=(config.seed + number) % 2**32)
         study.optimize(objective, n_trials=1)
-    return _write_results(study, request.task.metrics[0], output)
+    return write_results(study, request.task.metrics[0], output)
 
 
-def _list_finished_trials(study: Any) -> list[Any]:
+def list_finished_trials(study: Any) -> list[Any]:
     """Return the trials that ended; one that was killed is drawn anew, from the same numbers."""
     return [trial for trial in study.trials if trial.state.is_finished()]
 
@@ -93,27 +90,27 @@ def _list_finished_trials(study: Any) -> list[Any]:
 class TrialTraining:
     """One training with the settings drawn, which reports its dev metric after every part."""
 
-    request: Request
-    prepared: "PreparedData"
+    tuning: "FineTuning"
     device: str
     """Opened by each trial, whose precision may be its own."""
-    teacher: "Teacher | None"
     space: Space
 
     def __call__(self, trial: Any) -> float:
         import optuna
 
         from amazon_electra.model.device import open_device
-        from amazon_electra.model.finetuning.fit import train_first_rate
 
-        settings = self.request.settings
+        request = self.tuning.request
         drawn = make_settings(draw_settings(trial, self.space))
-        drawn["learning_rates"] = tuple(drawn.get("learning_rates", settings.learning_rates))
-        request = replace(self.request, settings=settings.replace(**drawn))
+        request = replace(request, settings=request.settings.replace(**drawn))
         check_request(request)
-        report = make_reporter(trial, f"dev_{request.task.metrics[0]}")
         device = open_device(self.device, request.settings.precision)
-        attempt = train_first_rate(request, self.prepared, device, self.teacher, report)
+        own = replace(self.tuning, request=request, device=device)
+        compare, steps = make_reporter(trial, request.task.metrics[0]), own.plan_training().steps
+        _, attempt = own.train(
+            request.settings.learning_rates[0],
+            report=lambda step, numbers: compare(step / steps, numbers),
+        )
         if attempt.diverged:
             raise optuna.TrialPruned
         return attempt.rank_key()[0]
@@ -130,14 +127,14 @@ def make_reporter(trial: Any, metric: str) -> Callable[[float, dict[str, Any]], 
         if part == 0 or part in reported:
             return
         reported.add(part)
-        trial.report(numbers[metric], part)
+        trial.report(numbers[f"dev_{metric}"], part)
         if share < 1 and trial.should_prune():
             raise optuna.TrialPruned
 
     return report
 
 
-def _write_results(study: Any, metric: str, output: Path) -> SearchResult:
+def write_results(study: Any, metric: str, output: Path) -> SearchResult:
     """Write trials.json and best.json; return the best."""
     trials = [
         {
@@ -146,7 +143,7 @@ def _write_results(study: Any, metric: str, output: Path) -> SearchResult:
             "settings": make_settings(trial.params),
             f"dev_{metric}": trial.value,
         }
-        for number, trial in enumerate(_list_finished_trials(study))
+        for number, trial in enumerate(list_finished_trials(study))
     ]
     write_json(output / "trials.json", trials)
     states = [trial["state"] for trial in trials]
@@ -174,17 +171,15 @@ def validate_space(space: Space, distils: bool) -> Iterator[str]:
 
 def _check_choices(name: str, choices: Any, distils: bool) -> None:
     """Raise a UserError where a setting cannot be searched, or fine-tuning refuses a choice."""
-    if name == "learning_rates":
-        raise UserError("a trial has one rate: write learning_rate")
+    require(name != "learning_rates", "a trial has one rate: write learning_rate")
     no_effect = {*DATA_SETTINGS, *(() if distils else DISTILLATION_FIELDS)}
     fields = [n for n in FinetuningSettings.model_fields if n not in no_effect]
     known = ["learning_rate", *(n for n in fields if n != "learning_rates")]
-    if name not in known:
-        raise UserError(describe_unknown(name, known))
+    require(name in known, describe_unknown(name, known))
     values = choices
     if not isinstance(choices, list) or not choices:
         ends = {"low", "high"}
-        if not isinstance(choices, dict) or not ends <= choices.keys() <= {*ends, "log"}:
+        if not isinstance(choices, dict) or not (ends <= choices.keys() <= {*ends, "log"}):
             raise UserError("give a list of choices, or {low, high, log}")
         values = low, high = choices["low"], choices["high"]
         are_numbers = all(type(end) in (int, float) for end in values)

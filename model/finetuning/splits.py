@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from amazon_electra.beam_jobs.core.copies import fold_text
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.model.finetuning.examples import (
     SPLITS,
     Example,
@@ -96,8 +96,7 @@ def group_by_split(files: Iterable[Path], data: Path) -> dict[Split, list[Path]]
                 for word in re.findall("[a-z]+", CAMEL.sub(" ", name).lower())
                 if word in SPLIT_OF
             }
-            if len(named) > 1:
-                raise UserError(f"{path}: its name says {' and '.join(sorted(named))}")
+            require(len(named) <= 1, f"{path}: its name says {' and '.join(sorted(named))}")
             if named:
                 found[named.pop()].append(path)
                 break
@@ -123,8 +122,7 @@ def plan_splits(
 def plan_cut_splits(data: Path, leave_out: Iterable[str] = ()) -> dict[Split, SplitSource]:
     """Cut all files, whatever their names: for formats that publish no split."""
     files = tuple(list_data_files(data, leave_out))
-    if not files:
-        raise UserError(f"{data}: no data file in it")
+    require(files, f"{data}: no data file in it")
     return {split: SplitSource(files, SHARES) for split in SPLITS}
 
 
@@ -186,8 +184,7 @@ class SplitReader:
                 found.add(example.label)
                 if len(found) == classes:
                     break
-            if len(found) < classes:
-                raise UserError(explain_empty_split(task, data, split, left_out))
+            require(len(found) >= classes, explain_empty_split(task, data, split, left_out))
 
     def _read_split(
         self, data: Path, split: Split, held: Sequence[int], left_out: Counter[str]

@@ -48,14 +48,16 @@ class Attempt:
     """True where loss, weights or score were no numbers; the best state before that stays."""
     state: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
     """The weights that were best on dev; empty where training diverged before."""
+    losses: list[Tensor] = field(default_factory=list, repr=False)
+    """Losses of the steps since the last evaluation."""
 
     def rank_key(self) -> tuple[float, float]:
         """Return a key by which attempts are compared; larger is better."""
         return rank_dev_metrics(self.dev)
 
     def summarize(self) -> dict[str, Any]:
-        """Return all but the weights."""
-        return {name: value for name, value in vars(self).items() if name != "state"}
+        """Return all but the tensors."""
+        return {n: value for n, value in vars(self).items() if n not in ("state", "losses")}
 
 
 def write_attempt(attempt: Attempt, folder: Path) -> None:
@@ -75,33 +77,20 @@ def read_finished_attempt(folder: Path) -> Attempt | None:
     )
 
 
-@dataclass
-class Position:
-    """How far a training has come."""
-
-    step: int = 0
-    losses: list[Tensor] = field(default_factory=list)
-    """Losses of the steps since the last evaluation."""
-
-
 def save_checkpoint(
-    folder: Path,
-    network: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    attempt: Attempt,
-    position: Position,
+    folder: Path, network: nn.Module, optimizer: torch.optim.Optimizer, attempt: Attempt
 ) -> None:
     """Write the checkpoint in the place of the one before; `network` is all that learns."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
     tensors = {
         **checkpoint.copy_tensors(network, optimizer),
         **{f"{BEST}{name}": tensor.contiguous() for name, tensor in attempt.state.items()},
-        "losses": torch.stack(position.losses).cpu() if position.losses else torch.empty(0),
+        "losses": torch.stack(attempt.losses).cpu() if attempt.losses else torch.empty(0),
         "random": torch.get_rng_state(),
         **{f"{CUDA}{device}": state for device, state in enumerate(cuda)},
     }
     numbers = {"dev": attempt.dev, "best_step": attempt.best_step}
-    checkpoint.save_state(folder, checkpoint.State(position.step, tensors, numbers))
+    checkpoint.save_state(folder, checkpoint.State(attempt.steps, tensors, numbers))
     checkpoint.prune_checkpoints(folder, keep=1)
 
 
@@ -117,11 +106,11 @@ def resume_training(
     optimizer: torch.optim.Optimizer,
     attempt: Attempt,
     device: Device,
-) -> Position:
-    """Load the checkpoint and return its position; the start where nothing was saved."""
+) -> None:
+    """Load the checkpoint into all that learns; nothing where there is none."""
     state = checkpoint.load_newest_state(folder) if folder else None
     if state is None:
-        return Position()
+        return
     tensors = state.tensors
     checkpoint.restore_tensors(tensors, network, optimizer, device.fused_optimizer)
     attempt.state = {
@@ -131,7 +120,7 @@ def resume_training(
     torch.set_rng_state(tensors["random"])
     if cuda := [tensors[f"{CUDA}{i}"] for i in range(len(tensors)) if f"{CUDA}{i}" in tensors]:
         torch.cuda.set_rng_state_all(cuda)
-    return Position(state.step, list(tensors["losses"].to(device.torch)))
+    attempt.steps, attempt.losses = state.step, list(tensors["losses"].to(device.torch))
 
 
 def build_optimizer(
@@ -277,26 +266,24 @@ def train(model: nn.Module, training: TrainingSetup, learning_rate: float) -> At
     learning = nn.ModuleList([model, training.loss] if training.loss is not None else [model])
     optimizer = build_optimizer(learning, settings, learning_rate, training.device.fused_optimizer)
     attempt = Attempt(learning_rate)
-    position = resume_training(training.checkpoint, learning, optimizer, attempt, training.device)
-    batches = itertools.islice(_stream_batches(training), position.step, None)
+    resume_training(training.checkpoint, learning, optimizer, attempt, training.device)
+    batches = itertools.islice(_stream_batches(training), attempt.steps, None)
     started = time.perf_counter()
     due, seen = started + CHECKPOINT_SECONDS, 0
-    while position.step < training.steps and not attempt.diverged:
+    while attempt.steps < training.steps and not attempt.diverged:
         members, pad_to = next(batches)
-        set_learning_rate(optimizer, position.step, training.steps, settings.warmup)
-        loss = _train_step(model, training, optimizer, members, pad_to)
-        position.losses.append(loss)
-        position.step, seen = position.step + 1, seen + len(members)
-        training.show_step(position.step)
-        if position.step % training.evaluate_every == 0 or position.step == training.steps:
-            _evaluate_on_dev(model, training, attempt, position, get_learning_rate(optimizer))
+        set_learning_rate(optimizer, attempt.steps, training.steps, settings.warmup)
+        attempt.losses.append(_train_step(model, training, optimizer, members, pad_to))
+        attempt.steps, seen = attempt.steps + 1, seen + len(members)
+        training.show_step(attempt.steps)
+        if attempt.steps % training.evaluate_every == 0 or attempt.steps == training.steps:
+            _evaluate_on_dev(model, training, attempt, get_learning_rate(optimizer))
         begun = time.perf_counter()
         if training.checkpoint and begun >= due and not attempt.diverged:
-            save_checkpoint(training.checkpoint, learning, optimizer, attempt, position)
+            save_checkpoint(training.checkpoint, learning, optimizer, attempt)
             due = time.perf_counter() + max(
                 CHECKPOINT_SECONDS, CHECKPOINT_SHARE * (time.perf_counter() - begun)
             )
-    attempt.steps = position.step
     attempt.examples_per_second = seen / (time.perf_counter() - started)
     return attempt
 
@@ -358,11 +345,11 @@ def compute_supervised_loss(
 
 
 def _evaluate_on_dev(
-    model: nn.Module, training: TrainingSetup, attempt: Attempt, position: Position, rate: float
+    model: nn.Module, training: TrainingSetup, attempt: Attempt, rate: float
 ) -> None:
     """Measure the network on dev; keep its state if it is better, or find that it has diverged."""
-    loss = float(torch.stack(position.losses).mean())
-    position.losses = []
+    loss = float(torch.stack(attempt.losses).mean())
+    attempt.losses = []
     # the last gradient may have been no number, although the loss was one
     finite = torch.stack([parameter.isfinite().all() for parameter in model.parameters()]).all()
     is_finite = math.isfinite(loss) and bool(finite)
@@ -371,7 +358,7 @@ def _evaluate_on_dev(
         attempt.diverged = True
         return
     numbers = {"train_loss": loss, "learning_rate": rate} | {f"dev_{n}": v for n, v in dev.items()}
-    training.report(position.step, numbers)
+    training.report(attempt.steps, numbers)
     if not (attempt.state and dev) or rank_dev_metrics(dev) > attempt.rank_key():
-        attempt.dev, attempt.best_step = dev, position.step
+        attempt.dev, attempt.best_step = dev, attempt.steps
         attempt.state = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}

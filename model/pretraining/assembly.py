@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import nn
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.config import PretrainingConfig
@@ -56,7 +56,7 @@ def parse_budget(text: str) -> Budget:
     """Parse 30min, 2h, 45s, 1d, or operations in matrix products: 1.5e15flops."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*([a-z]+)", text.strip().lower())
     number, unit = (float(match[1]), match[2]) if match else (0.0, "")
-    if unit not in (*SECONDS, "flops") or not 0 < number < math.inf:
+    if unit not in (*SECONDS, "flops") or not (0 < number < math.inf):
         raise UserError("write a time (30min, 2h, 1d) or operations (1.5e15flops)", "budget", text)
     return Budget(flops=number) if unit == "flops" else Budget(seconds=number * SECONDS[unit])
 
@@ -177,8 +177,7 @@ def build_validation(config: PretrainingConfig, shards: Shards, dev: Shards) -> 
     """Return the validation on the first dev sequences; on fewer in a short run, to be cheap."""
     for name in ("vocabulary_fingerprint", "max_length"):
         own, other = getattr(shards, name), getattr(dev, name)
-        if own != other:
-            raise UserError(f"{name} is {other}, of `shards` {own}", "validation", dev.folder)
+        require(own == other, f"{name} is {other}, of `shards` {own}", "validation", dev.folder)
     size = min(config.batch, config.device_batch or config.batch, dev.sequences)
     sequences = min(config.validate_sequences, dev.sequences)
     if not config.validate_every:

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.device import Device
 from amazon_electra.model.pretraining import VERSION
@@ -142,8 +142,7 @@ def load_newest_state(folder: Path) -> State | None:
             _remove_folder(aside)
             path.rename(aside)
             print(f"{path} is damaged ({error}); it is {aside.name} now", file=sys.stderr)
-    if kept:
-        raise UserError(f"{folder}: every checkpoint was damaged; run it again to begin anew")
+    require(not kept, f"{folder}: every checkpoint was damaged; run it again to begin anew")
     return None
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.config import AdaptationConfig, PretrainingConfig
@@ -297,8 +297,7 @@ def _halve_batch(training: Training) -> None:
     share = training.config.batch // training.device.world_size
     half = next((n for n in range(sequences // 2, 0, -1) if share % n == 0), 0)
     told = f"{sequences} sequences at once do not fit into the device's memory"
-    if not half:
-        raise UserError(f"{told}: take a smaller recipe, or shorter shards")
+    require(half, f"{told}: take a smaller recipe, or shorter shards")
     if training.shares_batches:
         raise UserError(
             f"{told}: run the same command with `--pretraining.device_batch {half}`; it continues"

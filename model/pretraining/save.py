@@ -2,10 +2,7 @@
 
 import json
 import math
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib.util import find_spec
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -126,33 +123,6 @@ def _write_network(
     if not (recipe.pretraining.has_segments or training.identity["origin"]):
         export.copy_type_row(tensors)
     export.write_model_folder(folder, config, tensors, shards.vocabulary, card)
-
-
-@contextmanager
-def mirror_to_mlflow(training: loop.Training, recipe: Recipe) -> Iterator[None]:
-    """Mirror the run in MLflow if MLFLOW_TRACKING_URI is set and no flow started it."""
-    uri = os.environ.get("MLFLOW_TRACKING_URI")
-    started_by_flow = os.environ.get("AMAZON_ELECTRA_PROGRESS") == "json"
-    if not uri or started_by_flow or not training.device.is_rank0 or find_spec("mlflow") is None:
-        yield
-        return
-    from amazon_electra.model.tracking.mlflow_run import Tracking
-
-    parameters = {
-        "recipe": recipe.name,
-        **recipe.architecture.model_dump(),
-        **recipe.pretraining.model_dump(),
-    }
-    tags = {"vocabulary": training.identity["vocabulary"], "shards": training.identity["shards"]}
-    tracking = Tracking(uri)
-    tracking.start(f"pre-training {recipe.name}", parameters, tags)
-    status = "FAILED"
-    try:
-        with tracking.follow_folder("pre-training", training.folder, parameters, tags):
-            yield
-        status = "FINISHED"
-    finally:
-        tracking.finish(status)
 
 
 ROWS = 10  # of the curve

@@ -94,7 +94,6 @@ def check_start_is_not_needed(names: Iterable[str]) -> None:
     for name in names:
         if name in AdaptationConfig.model_fields:
             raise UserError(
-                "has no effect on a training that starts from random weights; give `start_from` "
-                "too",
+                "has no effect on a training that starts from random weights; give `start_from` too",
                 name,
             )

@@ -15,7 +15,7 @@ class Facts(BaseModel):
 
 
 class ArmFacts(Facts):
-    """What is known of an arm's encoder."""
+    """The facts about an arm's encoder."""
 
     name: str
     data_known: bool | None = None
@@ -40,13 +40,6 @@ class StageFacts(Facts):
 
     stage: str
     counts: dict[str, Any] = {}
-
-
-class TrainingFacts(Facts):
-    """A pre-training and its metrics.jsonl."""
-
-    name: str
-    metrics: Path
 
 
 class CellFacts(Facts):
@@ -83,7 +76,6 @@ class ReportInput(Facts):
     synthetic: bool = False
     """Whether the dump is the synthetic sample."""
     stages: list[StageFacts] = []
-    pretraining: list[TrainingFacts] = []
     origins: dict[str, dict[str, Any]] = {}
     """origin.json of each published encoder, by fingerprint."""
     cells: list[CellFacts] = Field(min_length=1)

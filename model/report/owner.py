@@ -5,7 +5,7 @@ of their wrong answers, and what they cost.
 import csv
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,43 +35,41 @@ class Owner:
     page: str
     """Name of the page of its wrong answers, beside the report."""
     columns: Sequence[str] = HEADER
+    cost: dict[str, float] = field(default_factory=dict)
+    """`megabytes` of the folder, `milliseconds` a review; empty where unknown."""
 
     @classmethod
     def read(cls, folder: Path, place: int) -> "Owner":
         """Return the answers that lie in the folder of the report's model `place`."""
-        results = _read_json(folder / "results.json")
-        found, page = (
-            results.get("questions") or {},
-            f"errors-{place + 1}.html" if place else ERRORS,
-        )
-        rows = _read_suspicious(folder, SHOWN) if found else []
-        return cls(results.get("task", ""), found, rows, page)
+        results = read_json(folder / "results.json")
+        found = results.get("questions") or {}
+        rows = read_suspicious(folder, SHOWN) if found else []
+        page = f"errors-{place + 1}.html" if place else ERRORS
+        cost = read_json(folder / COST)
+        return cls(results.get("task", ""), found, rows, page, cost=cost)
 
     @property
     def weak(self) -> list[str]:
-        """What is said of each slice that is weak."""
+        """The sentences of the weak slices."""
         return [one["says"] for one in self.found.get("slices", []) if one["is_weak"]]
 
 
-def _read_json(file: Path) -> dict[str, Any]:
+def read_json(file: Path) -> dict[str, Any]:
+    """Return the content of a file; an empty object where there is no file."""
     return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
 
-def _read_suspicious(folder: Path, most: int) -> list[list[str]]:
+def read_suspicious(folder: Path, most: int) -> list[list[str]]:
+    """Return the first rows of suspicious.csv, without its header."""
     with (folder / SUSPICIOUS).open(encoding="utf-8", newline="") as stream:
         return [row for row, _ in zip(csv.reader(stream), range(most + 1), strict=False)][1:]
-
-
-def read_cost(folder: Path) -> dict[str, float]:
-    """Return `megabytes` of a model folder and `milliseconds` a review; empty where unknown."""
-    return _read_json(folder / COST)
 
 
 def write_errors_page(folder: Path, output: Path, title: str) -> None:
     """Write a page: the wrong answers of suspicious.csv in a table that can be filtered."""
     if not (folder / SUSPICIOUS).is_file():
         return
-    rows = _read_suspicious(folder, MAX_ERRORS)
+    rows = read_suspicious(folder, MAX_ERRORS)
     values = {name: sorted({row[HEADER.index(name)] for row in rows}) for name in FILTERED}
     page = render_page(
         "errors.html.j2", title=title, header=HEADER, rows=rows, values=values, most=MAX_ERRORS
@@ -81,7 +79,7 @@ def write_errors_page(folder: Path, output: Path, title: str) -> None:
 
 def list_short_answers(folder: Path) -> list[tuple[str, str]]:
     """Return a name and a line for each question that has something to say, for the terminal."""
-    results = _read_json(folder / "results.json")
+    results = read_json(folder / "results.json")
     found = results.get("questions")
     if not found:
         return []

@@ -4,7 +4,7 @@ page in report.md, and report.json. All that it shows is computed from the cells
 
 import itertools
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,7 @@ from amazon_electra.model.evaluation.metrics import list_class_figures
 from amazon_electra.model.questions.forecast import Forecast, forecast_gain
 from amazon_electra.model.questions.wrong_labels import is_claimed
 from amazon_electra.model.report.document import convert_to_page, render_template
-from amazon_electra.model.report.figures import (
-    Panel,
-    draw_panels,
-    draw_results,
-    draw_training,
-    read_lines,
-)
+from amazon_electra.model.report.figures import draw_label_curve, draw_results
 from amazon_electra.model.report.formats import (
     format_change,
     format_number,
@@ -35,15 +29,14 @@ from amazon_electra.model.report.formats import (
     format_with_interval,
     get_title,
 )
-from amazon_electra.model.report.inputs import ArmFacts, CellFacts, ReportInput, read_report_input
-from amazon_electra.model.report.owner import Owner, read_cost, write_errors_page
+from amazon_electra.model.report.inputs import ArmFacts, ReportInput, read_report_input
+from amazon_electra.model.report.owner import Owner, write_errors_page
 from amazon_electra.model.report.results import (
-    Cell,
     Difference,
     Results,
-    load_curve,
     load_results,
     pool_differences,
+    read_mistakes,
 )
 
 FEW = 4
@@ -53,12 +46,7 @@ MANY = 10
 MAX_CLASSES = 10
 """Up to so many classes of a task have a row each; corpora may have 200."""
 MORE_LABELS = 200
-"""Whose worth is forecast from the label curve."""
-COST_COLUMNS = (
-    *("tokens of pre-training", "FLOPs of matrix products", "seconds", "parameters"),
-    *("MB of weights", "p50 / p99 ms, one at a time", "p50 / p99 ms, of 32"),
-    *("reviews a second", "MB of memory"),
-)
+"""Labels whose worth is forecast from the label curve."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +73,7 @@ def write_report(study: ReportInput | str | Path, output: str | Path) -> ReportR
     """
     output, base = Path(output), Path()
     if not isinstance(study, ReportInput):
-        base = Path(study).parent
-        study = read_report_input(Path(study))
+        base, study = Path(study).parent, read_report_input(Path(study))
     content = gather(study, base)
     output.mkdir(parents=True, exist_ok=True)
     summary = render_template("summary.md.j2", **content)
@@ -95,59 +82,88 @@ def write_report(study: ReportInput | str | Path, output: str | Path) -> ReportR
     (output / "report.html").write_text(page, encoding="utf-8")
     for owner, model in zip(content["owners"], study.models, strict=True):
         write_errors_page(base / model, output / owner.page, study.title)
-    results, differences, answer = (content[n] for n in ("results", "differences", "answer"))
-    result = ReportResult.of(summarize(study, results, differences, answer, output))
+    result = ReportResult.of(
+        {
+            "title": study.title,
+            "answer": content["answer"],
+            **summarize(content["results"], content["differences"]),
+            "report": str(output / "report.html"),
+            "markdown": str(output / "report.md"),
+        }
+    )
     write_json(output / "report.json", result.content)
     return result
 
 
+def summarize(results: Results, differences: Sequence[Difference]) -> dict[str, Any]:
+    """Return the rows of report.json."""
+    rows = [
+        {
+            "arm": arm,
+            "task": task,
+            "seeds": [cell.seed for cell in results.list_cells(arm, task)],
+            "seed_count": results.count_seeds(arm, task),
+            "only_answer": results.describe_only_answer(arm, task),
+            "metrics": values,
+        }
+        for task, arm in itertools.product(results.tasks, results.arms)
+        if (values := results.pool_metrics(arm, task))
+    ]
+    compared = [
+        {
+            "a": d.a,
+            "b": d.b,
+            "task": d.task,
+            "evidence": d.comparison.is_significant,
+            "words": d.words,
+            "one_checkpoint": d.one_checkpoint,
+            "same_answers": d.same_answers,
+            **asdict(d.comparison),
+        }
+        for d in differences
+    ]
+    best = {task: results.find_best_arm(task) for task in results.tasks}
+    return {"best": best, "results": rows, "differences": compared}
+
+
 def gather(study: ReportInput, base: Path) -> dict[str, Any]:
     """Return what the templates show, by the names that they have for it."""
-    results = load_results(study, base)
+    results = load_results(study, study.cells, base)
     differences = results.compare_pairs(study.comparisons)
     tasks, arms = results.tasks, results.arms
-    models = [base / model for model in study.models]
-    cells = [results.list_cells(arm, task) for arm in arms for task in tasks]
+    every = list(itertools.product(tasks, arms))
+    cells = [results.list_cells(arm, task) for task, arm in every]
+    owners = [Owner.read(base / model, place) for place, model in enumerate(study.models)]
+    curve = build_label_curve(study, base, results) if study.curve else None
     mains = [results.get_main_metric(task) for task in tasks]
-    warnings = [
+    others = itertools.chain(*map(results.list_metrics, tasks))
+    unread = [
         warn_of_languages(origin, facts.counts.get("language_sample", {}))
         for facts in study.stages
         for origin in study.origins.values()
     ]
-    pairs = list(dict.fromkeys((d.a, d.b) for d in differences))
-    owners = [Owner.read(folder, place) for place, folder in enumerate(models)]
-    curve = build_label_curve(results, load_curve(study, base))
+    only = [results.describe_only_answer(arm, task) for task, arm in every]
     return {
         "study": study,
         "results": results,
         "differences": differences,
         "answer": compose_answer(results, differences),
-        "pooled": pool_differences([results], pairs),
+        "pooled": pool_differences([results], list({(d.a, d.b): None for d in differences})),
         "owners": owners,
-        "summaries": summarize_tasks(
-            results, study.cells, owners, models, curve.gains if curve else []
-        ),
+        "summaries": summarize_tasks(study, results, owners, curve.gains if curve else []),
         "results_svg": draw_results(results),
         "commands": list_commands(study, owners),
         "amazon": {name: warn_of_amazon(origin) for name, origin in study.origins.items()},
-        "unread_languages": [text for text in warnings if text],
+        "unread_languages": [text for text in unread if text],
         "has_single_seeds": any(len(own) < 2 for own in cells),
         "has_two_seeds": any(len({cell.seed for cell in own}) == 2 for own in cells),
-        "only_answers": [
-            text
-            for task in tasks
-            for arm in arms
-            if (text := results.describe_only_answer(arm, task))
-        ],
-        "metrics": list(
-            dict.fromkeys([*mains, *itertools.chain(*map(results.list_metrics, tasks))])
-        ),
+        "only_answers": [text for text in only if text],
+        "metrics": list(dict.fromkeys([*mains, *others])),
         "classes": list_classes(results),
         "curve": curve,
         "costs": build_costs(study),
-        "training_svg": draw_training(study, base, results),
         "withheld": describe_withheld_texts(study, tasks),
-        "mistakes": list_mistakes(results),
+        "mistakes": [(own[0], rows) for own in cells if own and (rows := read_mistakes(own[0]))],
     }
 
 
@@ -177,49 +193,61 @@ class TaskSummary:
 
 
 def summarize_tasks(
-    results: Results,
-    cells: Sequence[CellFacts],
-    owners: Sequence[Owner],
-    models: Sequence[Path],
-    gains: Sequence[Gain],
+    study: ReportInput, results: Results, owners: Sequence[Owner], gains: Sequence[Gain]
 ) -> list[TaskSummary]:
-    """Return the summary of each task of which a model was chosen."""
-    known = {owner.task: (owner, folder) for owner, folder in zip(owners, models, strict=True)}
+    """Return the summary of each task that has a best arm."""
     found = []
     for task in results.tasks:
         best = results.find_best_arm(task)
         if not best:
             continue
-        metrics, about = results.pool_metrics(best, task), results.read_about(task)
-        metric = "accuracy" if "accuracy" in metrics else results.get_main_metric(task)
-        reached = format_with_interval(metric, metrics[metric])
-        is_right = f"is right for {reached} of" if metric == "accuracy" else f"has {reached} on"
-        parts = [f"{best} {is_right} {about['n']:,} test examples"]
-        if metric != "accuracy":
-            parts[0] += f" ({get_title(metric)})"
-        if best != TFIDF_ARM and results.list_cells(TFIDF_ARM, task):
-            every = results.compare_pairs([(best, TFIDF_ARM)])
-            [c] = [one.comparison for one in every if one.task == task]
-            gain = f"{format_change(c.metric, c.difference)} ({format_range(c)})"
-            named = "" if c.metric == metric else f" of {get_title(c.metric)}"
-            parts.append(f"{gain}{named} over TF-IDF")
-        majority = results.measure_majority(task)
-        if majority is not None:
-            share = format_number("accuracy", majority)
-            parts.append(f"where always the most frequent class is right for {share}")
-        sentence = f"{', '.join(parts)}."
-        if best in results.untrained and best != TFIDF_ARM:
-            other = results.find_best_arm(task, without=best) or "none"
-            sentence += (
-                f" The encoder of {best} was not pre-trained, so it is no model to keep: the best "
-                f"of the others is {other}."
-            )
-        owner, folder = known.get(task, (None, None))
-        seconds = {one.arm: one.cpu_seconds for one in cells if one.task == task and not one.labels}
-        price = describe_price(best, seconds, read_cost(folder) if folder else {})
+        owner = next((one for one in owners if one.task == task), None)
         advice = advise(owner, [one for one in gains if one.task == task]) if owner else ""
-        found.append(TaskSummary(task, sentence, advice, price))
+        seconds = {
+            cell.arm: cell.cpu_seconds
+            for cell in study.cells
+            if cell.task == task and cell.cpu_seconds
+        }
+        price = []
+        if best in seconds:
+            others = [f"{name} {own:,.0f}" for name, own in seconds.items() if name != best]
+            compared = f" ({', '.join(others)})" if others else ""
+            price.append(f"its training took {seconds[best]:,.0f} CPU seconds{compared}")
+        if owner and owner.cost:
+            size, time = owner.cost["megabytes"], owner.cost["milliseconds"]
+            price.append(f"the model takes {size:,.1f} MB and {time:,.1f} ms a review on a CPU")
+        shown = f"{best}: {'; '.join(price)}." if price else ""
+        found.append(TaskSummary(task, describe_best(results, task, best), advice, shown))
     return found
+
+
+def describe_best(results: Results, task: str, best: str) -> str:
+    """Return how good the best arm of a task is, alone and compared with the simple ways."""
+    metrics, about = results.pool_metrics(best, task), results.read_about(task)
+    metric = "accuracy" if "accuracy" in metrics else results.get_main_metric(task)
+    reached = format_with_interval(metric, metrics[metric])
+    if metric == "accuracy":
+        parts = [f"{best} is right for {reached} of {about['n']:,} test examples"]
+    else:
+        parts = [f"{best} has {reached} on {about['n']:,} test examples ({get_title(metric)})"]
+    if best != TFIDF_ARM and results.list_cells(TFIDF_ARM, task):
+        every = results.compare_pairs([(best, TFIDF_ARM)])
+        [c] = [one.comparison for one in every if one.task == task]
+        gain = f"{format_change(c.metric, c.difference)} ({format_range(c)})"
+        named = "" if c.metric == metric else f" of {get_title(c.metric)}"
+        parts.append(f"{gain}{named} over TF-IDF")
+    if "confusion" in about:
+        labelled = np.sum(about["confusion"], axis=1)
+        share = format_number("accuracy", float(labelled.max() / labelled.sum()))
+        parts.append(f"where always the most frequent class is right for {share}")
+    sentence = f"{', '.join(parts)}."
+    if best in results.untrained and best != TFIDF_ARM:
+        other = results.find_best_arm(task, without=best) or "none"
+        sentence += (
+            f" The encoder of {best} was not pre-trained, so it is no model to keep: the best "
+            f"of the others is {other}."
+        )
+    return sentence
 
 
 def list_commands(study: ReportInput, owners: Sequence[Owner]) -> list[str]:
@@ -238,8 +266,7 @@ def list_commands(study: ReportInput, owners: Sequence[Owner]) -> list[str]:
 
 def advise(owner: Owner, gains: Sequence[Gain]) -> str:
     """Return what the owner of a model does next."""
-    found = owner.found
-    giveaway, wrong = found.get("giveaway"), found.get("wrong_labels", {})
+    giveaway, wrong = owner.found.get("giveaway"), owner.found.get("wrong_labels", {})
     if giveaway and not giveaway["is_title"]:
         return "find out what gives the labels away before you use it."
     if is_claimed(wrong.get("low"), wrong.get("n", 0)):
@@ -251,19 +278,6 @@ def advise(owner: Owner, gains: Sequence[Gain]) -> str:
     return (
         f"look where it is weak: {owner.weak[0]}." if owner.weak else "label new reviews with it."
     )
-
-
-def describe_price(best: str, seconds: Mapping[str, float], cost: Mapping[str, float]) -> str:
-    """Return what the training of an arm and its model take; empty where nothing is known."""
-    told = []
-    if seconds.get(best):
-        others = [f"{name} {own:,.0f}" for name, own in seconds.items() if own and name != best]
-        beside = f" ({', '.join(others)})" if others else ""
-        told.append(f"its training took {seconds[best]:,.0f} CPU seconds{beside}")
-    if cost:
-        size, time = cost["megabytes"], cost["milliseconds"]
-        told.append(f"the model takes {size:,.1f} MB and {time:,.1f} ms a review, alone on a CPU")
-    return f"{best}: {'; '.join(told)}." if told else ""
 
 
 def compose_answer(results: Results, differences: Sequence[Difference]) -> str:
@@ -278,9 +292,9 @@ def compose_answer(results: Results, differences: Sequence[Difference]) -> str:
         return f"{reached}; there is no second arm to compare it with."
     shown = [d for d in differences if d.comparison.is_significant]
     others = [d for d in differences if not d.comparison.is_significant]
-    clauses = _compose_clauses(shown, in_full=True)
+    clauses = compose_clauses(shown, in_full=True)
     if len(differences) <= MANY:
-        clauses += _compose_clauses(others, in_full=len(differences) <= FEW)
+        clauses += compose_clauses(others, in_full=len(differences) <= FEW)
     elif others:
         which = f"the other {len(others)}" if shown else f"any of {len(others)}"
         clauses.append(
@@ -290,7 +304,7 @@ def compose_answer(results: Results, differences: Sequence[Difference]) -> str:
     return sentence[0].upper() + sentence[1:]
 
 
-def _compose_clauses(differences: Sequence[Difference], in_full: bool) -> list[str]:
+def compose_clauses(differences: Sequence[Difference], in_full: bool) -> list[str]:
     """Return a clause for each finding with its tasks, and with the effects if `in_full`."""
     clauses: dict[str, list[str]] = {}
     for difference in differences:
@@ -325,19 +339,18 @@ def list_classes(results: Results) -> list[ClassFigures]:
     """Return each class of every task and arm."""
     found = []
     for task, arm in itertools.product(results.tasks, results.arms):
-        cells = [c for c in results.list_cells(arm, task) if "labels" in c.about]
-        if not cells or len(cells[0].about["labels"]) > MAX_CLASSES:
+        about = [c.about for c in results.list_cells(arm, task) if "labels" in c.about]
+        if not about or len(about[0]["labels"]) > MAX_CLASSES:
             continue
-        about = [cell.about for cell in cells]
         if "confusion" in about[0]:
             confusion = np.sum([one["confusion"] for one in about], axis=0)
             figures = list_class_figures(confusion, about[0]["labels"])
         else:  # of several classes at once the first seed stands for all
-            cells, figures = cells[:1], about[0]["classes"]
+            about, figures = about[:1], about[0]["classes"]
         fewest, *others = sorted(one["n"] for one in figures)
         rarest = fewest if others and fewest < others[0] else None
         for one in figures:
-            n, is_rarest = one["n"] // len(cells), one["n"] == rarest
+            n, is_rarest = one["n"] // len(about), one["n"] == rarest
             figure = (one["label"], n, is_rarest, one["recall"], one["precision"])
             found.append(ClassFigures(task, arm, *figure))
     return found
@@ -354,37 +367,37 @@ class LabelCurve:
     pooled: list[Difference]
 
 
-def build_label_curve(results: Results, curve: dict[int, Results]) -> LabelCurve | None:
-    """Return the curve of the results, and of those with fewer labels in `curve`."""
-    if not curve:
-        return None
-    panels, rows, points = [], [], [*curve.items(), (0, results)]
-    gains: list[Gain] = []
+def build_label_curve(study: ReportInput, base: Path, results: Results) -> LabelCurve:
+    """Return the curve through the cells with fewer labels and those with all, in `results`."""
+    points: dict[int, Results] = {}
+    for n in sorted({cell.labels for cell in study.curve}):
+        points[n] = load_results(study, [cell for cell in study.curve if cell.labels == n], base)
+    points[0] = results
+    panels, rows, gains = [], list[list[str]](), list[Gain]()
     for task in results.tasks:
         metric, lines = results.get_main_metric(task), {}
         for arm in results.arms:
             pooled = [
-                (n, of.list_cells(arm, task), of.pool_metrics(arm, task)[metric])
-                for n, of in points
-                if of.list_cells(arm, task)
+                (n, own, of.pool_metrics(arm, task)[metric])
+                for n, of in points.items()
+                if (own := of.list_cells(arm, task))
             ]
             if len(pooled) < 2:
                 continue
-            every = [(n or cells[0].trained_with, v["value"]) for n, cells, v in pooled]
+            every = [(n or own[0].trained_with, v["value"]) for n, own, v in pooled]
             lines[arm] = [(n, value) for n, value in every if n]
             if metric == "accuracy" and len(lines[arm]) == len(pooled):
-                tests = [cells[0].about["n"] for _, cells, _ in pooled]
+                tests = [own[0].about["n"] for _, own, _ in pooled]
                 labels, shares = zip(*lines[arm], strict=True)
                 worth = forecast_gain(labels, shares, tests, MORE_LABELS)
                 gains += [Gain(task, arm, worth)] if worth else []
             found = {n: format_with_interval(metric, values) for n, _, values in pooled}
-            rows.append([task, arm, get_title(metric), *(found.get(n, "–") for n, _ in points)])
-        title = f"{get_title(metric)} on test of {task} by the number of labels"
-        panels.append(Panel(title, "labels", get_title(metric), lines, is_logarithmic=True))
-    columns = [*(f"{n:,} labels" for n in curve), "all"]
-    pairs = list(itertools.combinations(next(iter(curve.values())).arms, 2))
-    pooled_differences = pool_differences([results, *curve.values()], pairs)
-    return LabelCurve(draw_panels(panels), columns, rows, gains, pooled_differences)
+            rows.append([task, arm, get_title(metric), *(found.get(n, "–") for n in points)])
+        panels.append((f"{get_title(metric)} on test of {task}", get_title(metric), lines))
+    columns = [f"{n:,} labels" if n else "all" for n in points]
+    pairs = list(itertools.combinations(next(iter(points.values())).arms, 2))
+    pooled = pool_differences([results, *list(points.values())[:-1]], pairs)
+    return LabelCurve(draw_label_curve(panels), columns, rows, gains, pooled)
 
 
 @dataclass(frozen=True)
@@ -399,35 +412,36 @@ class Costs:
 
 def build_costs(study: ReportInput) -> Costs | None:
     """Return a row for each arm whose cost is known; columns without a value are left out."""
-    known = {arm.name: row for arm in study.arms if any(row := _format_costs(arm))}
+    known = {arm.name: row for arm in study.arms if any((row := format_costs(arm)).values())}
     if not known:
         return None
-    kept = [i for i in range(len(COST_COLUMNS)) if any(row[i] for row in known.values())]
-    rows = [[name, *(row[i] or "–" for i in kept)] for name, row in known.items()]
+    columns = [c for c in next(iter(known.values())) if any(row[c] for row in known.values())]
+    rows = [[name, *(row[c] or "–" for c in columns)] for name, row in known.items()]
     measured = next((arm.cost for arm in study.arms if arm.cost), None)
-    columns = ["model", *(COST_COLUMNS[i] for i in kept)]
-    return Costs(columns, rows, measured)
+    return Costs(["model", *columns], rows, measured)
 
 
-def _format_costs(arm: ArmFacts) -> list[str]:
-    """Return a cell for each of COST_COLUMNS, empty where nothing is known."""
-    row = [
-        f"{arm.tokens:,.0f}" if arm.tokens else "",
-        f"{arm.matrix_flops:.3e}" if arm.matrix_flops else "",
-        f"{arm.seconds:,.0f}" if arm.seconds else "",
-    ]
-    if not arm.cost:
-        return [*row, *[""] * 6]
-    cost, one, many = arm.cost, arm.cost["batch_1"], arm.cost["batch_32"]
-    return [
-        *row,
-        f"{cost['parameters']:,}",
-        f"{cost['bytes'] / 1e6:.1f}",
-        f"{one['p50_ms']:.2f} / {one['p99_ms']:.2f}",
-        f"{many['p50_ms']:.2f} / {many['p99_ms']:.2f}",
-        f"{cost['reviews_per_second']:,.0f}",
-        f"{cost['peak_bytes'] / 1e6:,.0f}",
-    ]
+def format_costs(arm: ArmFacts) -> dict[str, str]:
+    """Return the costs of an arm by column, empty where nothing is known."""
+    cost = arm.cost or {}
+
+    def show(value: float | None, form: str) -> str:
+        return f"{value:{form}}" if value else ""
+
+    def show_times(batch: str) -> str:
+        return f"{cost[batch]['p50_ms']:.2f} / {cost[batch]['p99_ms']:.2f}" if cost else ""
+
+    return {
+        "tokens of pre-training": show(arm.tokens, ",.0f"),
+        "FLOPs of matrix products": show(arm.matrix_flops, ".3e"),
+        "seconds": show(arm.seconds, ",.0f"),
+        "parameters": show(cost.get("parameters"), ","),
+        "MB of weights": show(cost.get("bytes", 0) / 1e6, ".1f"),
+        "p50 / p99 ms, one at a time": show_times("batch_1"),
+        "p50 / p99 ms, of 32": show_times("batch_32"),
+        "reviews a second": show(cost.get("reviews_per_second"), ",.0f"),
+        "MB of memory": show(cost.get("peak_bytes", 0) / 1e6, ",.0f"),
+    }
 
 
 @dataclass(frozen=True)
@@ -457,64 +471,3 @@ def describe_withheld_texts(study: ReportInput, tasks: Sequence[str]) -> Withhel
     counts |= {n: int(k) for n, k in dropped.items() if n.startswith("withheld")}
     withheld = [task for task in tasks if all(task in own for own in pretrained.values())]
     return Withheld(withheld, list(pretrained), counts)
-
-
-@dataclass(frozen=True)
-class Mistakes:
-    """The texts that a cell answers worst."""
-
-    cell: Cell
-    rows: list[dict[str, Any]]
-
-
-def list_mistakes(results: Results) -> list[Mistakes]:
-    """Return those of the first seed of each task and arm."""
-    return [
-        Mistakes(cell, rows)
-        for task, arm in itertools.product(results.tasks, results.arms)
-        for cell in results.list_cells(arm, task)[:1]
-        if (rows := read_lines(cell.folder / "mistakes.jsonl"))
-    ]
-
-
-def summarize(
-    study: ReportInput,
-    results: Results,
-    differences: Sequence[Difference],
-    answer: str,
-    output: Path,
-) -> dict[str, Any]:
-    """Return report.json."""
-    return {
-        "title": study.title,
-        "answer": answer,
-        "best": {task: results.find_best_arm(task) for task in results.tasks},
-        "results": [
-            {
-                "arm": arm,
-                "task": task,
-                "seeds": [c.seed for c in results.list_cells(arm, task)],
-                "seed_count": results.count_seeds(arm, task),
-                "only_answer": results.describe_only_answer(arm, task),
-                "metrics": values,
-            }
-            for task in results.tasks
-            for arm in results.arms
-            if (values := results.pool_metrics(arm, task))
-        ],
-        "differences": [
-            {
-                "a": d.a,
-                "b": d.b,
-                "task": d.task,
-                "evidence": d.comparison.is_significant,
-                "words": d.words,
-                "one_checkpoint": d.one_checkpoint,
-                "same_answers": d.same_answers,
-            }
-            | asdict(d.comparison)
-            for d in differences
-        ],
-        "report": str(output / "report.html"),
-        "markdown": str(output / "report.md"),
-    }

@@ -39,16 +39,12 @@ class Cell:
     def result(self) -> dict[str, Any]:
         """The fine-tuning's result.json; empty where the folder has none."""
         file = self.finetuned / "result.json"
-        found: dict[str, Any] = (
-            json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-        )
-        return found
+        return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
     @property
     def dev(self) -> dict[str, float]:
         """The metrics on dev, the main one first; empty where the folder does not have them."""
-        found: dict[str, float] = self.result.get("dev", {})
-        return found
+        return dict(self.result.get("dev", {}))
 
     @cached_property
     def held_out(self) -> OutOfFold:
@@ -81,12 +77,11 @@ class Cell:
         return self.pretraining_seed, self.seed
 
     def find_only_answer(self) -> str | None:
-        """Return the class that is the only answer, "" where every text asked for is empty."""
+        """Return the class that is the only answer, "" where no question is answered; else None."""
         if "confusion" in self.about:
             predicted = np.flatnonzero(np.sum(self.about["confusion"], axis=0))
             return self.about["labels"][predicted[0]] if len(predicted) == 1 else None
-        is_nothing = all(answer == "" for answer in self.predictions.predictions)
-        return "" if is_nothing else None
+        return None if any(answer != "" for answer in self.predictions.predictions) else ""
 
 
 @dataclass(frozen=True)
@@ -127,24 +122,17 @@ class Results:
             return str(len(cells))
         return f"{pretrainings} × {len(cells) / pretrainings:g}"
 
-    def find_only_answer(self, arm: str, task: str) -> tuple[str, int] | None:
-        """Return the class that is an arm's only answer, "" where it answers no question, and in
-        how many cells it is; else None.
-        """
-        found = [cell.find_only_answer() for cell in self.list_cells(arm, task)]
-        answers = Counter(answer for answer in found if answer is not None)
-        return (", ".join(answers), answers.total()) if answers else None
-
     def describe_only_answer(self, arm: str, task: str) -> str:
         """Return that an arm answers one class only, or nothing; empty where it does not."""
-        answer = self.find_only_answer(arm, task)
-        if answer is None:
+        cells = self.list_cells(arm, task)
+        answers = Counter(a for a in (cell.find_only_answer() for cell in cells) if a is not None)
+        if not answers:
             return ""
-        seeds = len(self.list_cells(arm, task))
-        where = "" if answer[1] == seeds else f" with {answer[1]} of {seeds} seeds"
-        if not answer[0]:
-            return f"{task}: {arm} answers nothing{where}"
-        return f"{task}: {arm} answers one class only{where}: {answer[0]}"
+        times, seeds = answers.total(), len(cells)
+        where = "" if times == seeds else f" with {times} of {seeds} seeds"
+        if named := ", ".join(answers):
+            return f"{task}: {arm} answers one class only{where}: {named}"
+        return f"{task}: {arm} answers nothing{where}"
 
     @property
     def is_cross_validated(self) -> bool:
@@ -194,14 +182,6 @@ class Results:
                 ranks[arm] = rank_arm(dev)
         return max(ranks, key=lambda arm: ranks[arm], default="")
 
-    def measure_majority(self, task: str) -> float | None:
-        """Return the share of the most frequent class on test; None where there are no classes."""
-        about = self.read_about(task)
-        if "confusion" not in about:
-            return None
-        rows = np.sum(about["confusion"], axis=1)
-        return float(rows.max() / rows.sum())
-
     def compare_pairs(self, pairs: Sequence[tuple[str, str]] | None = None) -> list["Difference"]:
         """Compare pairs of arms on every task by its main metric, Holm-corrected over all.
 
@@ -213,7 +193,7 @@ class Results:
         for a, b in pairs:
             before = len(compared)
             for task in self.tasks:
-                seeds, of_a, of_b = self._pair_seeds(a, b, task)
+                seeds, of_a, of_b = self.pair_seeds(a, b, task)
                 if not seeds:
                     continue
                 metric = METRICS[self.get_main_metric(task)]
@@ -232,7 +212,7 @@ class Results:
         corrected = significance.correct_comparisons([d.comparison for d in compared], independent)
         return [replace(d, comparison=c) for d, c in zip(compared, corrected, strict=True)]
 
-    def _pair_seeds(
+    def pair_seeds(
         self, a: str, b: str, task: str
     ) -> tuple[list[SeedPair], list[Predictions], list[Predictions]]:
         """Return the seeds that two arms share, and the predictions of each.
@@ -243,13 +223,13 @@ class Results:
             {cell.seed_pair: cell.predictions for cell in self.list_cells(arm, task)}
             for arm in (a, b)
         )
-        of_a = _repeat_over_pretrainings(own_a, own_b)
-        of_b = _repeat_over_pretrainings(own_b, own_a)
+        of_a = repeat_over_pretrainings(own_a, own_b)
+        of_b = repeat_over_pretrainings(own_b, own_a)
         seeds = [pair for pair in of_a if pair in of_b]
         return seeds, [of_a[pair] for pair in seeds], [of_b[pair] for pair in seeds]
 
 
-def _repeat_over_pretrainings(
+def repeat_over_pretrainings(
     arm: Mapping[SeedPair, Predictions], other: Mapping[SeedPair, Predictions]
 ) -> Mapping[SeedPair, Predictions]:
     if any(pretraining is not None for pretraining, _ in arm):
@@ -285,28 +265,24 @@ class Difference:
     def oriented(self) -> Comparison:
         """The better arm minus the other, in the order of `words`; unchanged without evidence."""
         c = self.comparison
-        return (
-            c if not c.is_significant or c.is_a_better(METRICS[c.metric].better) else c.swap_arms()
-        )
+        is_turned = c.is_significant and not c.is_a_better(METRICS[c.metric].better)
+        return c.swap_arms() if is_turned else c
 
     @property
     def finding(self) -> str:
         """The words for a row that names both arms already."""
-        is_told = self.same_answers or self.comparison.is_significant
-        return self.words if is_told else "no evidence of a difference"
+        is_found = self.same_answers or self.comparison.is_significant
+        return self.words if is_found else "no evidence of a difference"
 
 
-def load_results(study: ReportInput, base: Path) -> Results:
-    """Load the cells of a study; relative folders are relative to `base`, its file's folder."""
-    loaded = [_load_cell(cell, base) for cell in study.cells]
+def load_results(study: ReportInput, cells: Sequence[CellFacts], base: Path) -> Results:
+    """Load cells of a study; relative folders are relative to `base`, its file's folder."""
+    loaded = [load_cell(cell, base) for cell in cells]
     for (arm, task, pair), times in Counter((c.arm, c.task, c.seed_pair) for c in loaded).items():
         if times > 1:
             of = "" if pair[0] is None else f" of pre-training seed {pair[0]}"
-            raise UserError(
-                f"cells: {arm} on {task} has seed {pair[1]}{of} {times} times; each counts once"
-            )
-    untrained = frozenset(arm.name for arm in study.arms if arm.is_random)
-    return Results(loaded, untrained)
+            raise UserError(f"cells: {arm} on {task} has seed {pair[1]}{of} {times} times")
+    return Results(loaded, frozenset(arm.name for arm in study.arms if arm.is_random))
 
 
 def pool_differences(
@@ -320,24 +296,22 @@ def pool_differences(
     found: list[Difference] = []
     for a, b in pairs:
         settings: dict[str, list[tuple[str, dict[SeedPair, tuple[Predictions, Predictions]]]]] = {}
-        for of in points:
-            for task in of.tasks:
-                seeds, of_a, of_b = of._pair_seeds(a, b, task)
-                both = dict(zip(seeds, zip(of_a, of_b, strict=True), strict=True))
-                settings.setdefault(of.get_main_metric(task), []).append((task, both))
+        for results in points:
+            for task in results.tasks:
+                seeds, of_a, of_b = results.pair_seeds(a, b, task)
+                if both := dict(zip(seeds, zip(of_a, of_b, strict=True), strict=True)):
+                    settings.setdefault(results.get_main_metric(task), []).append((task, both))
         for metric, every in settings.items():
-            named = [(task, both) for task, both in every if both]
-            shared = sorted(set.intersection(*(set(both) for _, both in named)) if named else ())
-            if len(named) < 2 or not shared or any(one is not None for one, _ in shared):
+            shared = sorted(set.intersection(*(set(both) for _, both in every)))
+            if len(every) < 2 or not shared or shared[0][0] is not None:
                 continue
             sides = [
-                ([both[one][0] for one in shared], [both[one][1] for one in shared])
-                for _, both in named
+                ([both[pair][0] for pair in shared], [both[pair][1] for pair in shared])
+                for _, both in every
             ]
-            tasks = ", ".join(dict.fromkeys(task for task, _ in named))
-            name = f"{tasks}: {len(named)} settings"
+            tasks = ", ".join(dict.fromkeys(task for task, _ in every))
             c = significance.compare_pooled(METRICS[metric], sides)
-            found.append(Difference(a, b, name, c, one_checkpoint=False))
+            found.append(Difference(a, b, f"{tasks}: {len(every)} settings", c))
     adjusted = significance.adjust_p_values([d.comparison.p for d in found])
     return [
         replace(d, comparison=replace(d.comparison, p_holm=p))
@@ -345,21 +319,11 @@ def pool_differences(
     ]
 
 
-def load_curve(study: ReportInput, base: Path) -> dict[int, Results]:
-    """Return the results of the label curve by their number of labels, the fewest first."""
-    counts = sorted({cell.labels for cell in study.curve})
-    return {
-        n: load_results(
-            study.model_copy(update={"cells": [c for c in study.curve if c.labels == n]}), base
-        )
-        for n in counts
-    }
-
-
-def _load_cell(cell: CellFacts, base: Path) -> Cell:
+def load_cell(cell: CellFacts, base: Path) -> Cell:
+    """Load an evaluation; UserError where the folder is none."""
     folder = base / cell.evaluation
     if not (folder / "metrics.json").exists():
-        raise UserError(f"{folder}: no metrics.json; cells name folders written by model.evaluate")
+        raise UserError("no metrics.json there, as model.evaluate writes it", "evaluation", folder)
     about = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
     return Cell(
         cell.arm,
@@ -371,3 +335,10 @@ def _load_cell(cell: CellFacts, base: Path) -> Cell:
         base / cell.finetuned if cell.finetuned else Path(about.get("model", "")),
         cell.pretraining_seed,
     )
+
+
+def read_mistakes(cell: Cell) -> list[dict[str, Any]]:
+    """Return the answers of a cell with the highest loss; none where the folder has no file."""
+    file = cell.folder / "mistakes.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return [json.loads(line) for line in lines]

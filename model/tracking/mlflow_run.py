@@ -184,12 +184,8 @@ class Tracking:
         self._ask(request)
 
     def finish(self, status: str = "FINISHED") -> None:
-        """End the parent run, and wait for what is still to be sent (`close`)."""
+        """End the parent run, and wait for what is still to be sent as long as MLflow takes it."""
         self._ask(lambda: self._client.set_terminated(self.parent.id, status=status))
-        self.close(status)
-
-    def close(self, status: str = "FINISHED") -> None:
-        """Wait for what is still to be sent, as long as MLflow takes it."""
         self._is_ended = True
         self._wake.set()
         self._thread.join(CANCEL_SECONDS if status == "KILLED" else CLOSE_SECONDS)
@@ -264,13 +260,12 @@ class Tracking:
         if experiment and experiment.lifecycle_stage == "deleted":  # it takes no run
             client.restore_experiment(experiment.experiment_id)
             log.warning("MLflow: the experiment %s was deleted; it is restored", EXPERIMENT)
-        is_server = self.uri.startswith("http")
-        artifacts = None if is_server else self._artifacts or locate_artifacts(self.uri)
-        self._experiment_id = (
-            experiment.experiment_id
-            if experiment
-            else client.create_experiment(EXPERIMENT, artifacts, KIND)
-        )
+        if experiment:
+            self._experiment_id = experiment.experiment_id
+        else:
+            is_server = self.uri.startswith("http")
+            artifacts = None if is_server else self._artifacts or locate_artifacts(self.uri)
+            self._experiment_id = client.create_experiment(EXPERIMENT, artifacts, KIND)
         self._client = client
 
     def _search_runs(self, tags: Mapping[str, str], name: str) -> list[Any]:

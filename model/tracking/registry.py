@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.model.tracking.mlflow_client import (
     create_client,
@@ -231,8 +231,7 @@ def find_models(uri: str, alias: str | None, task: str | None = None) -> list[di
             found.append(known | {"role": alias or "champion"})
         elif not alias and (newest := one.find_newest()):
             found.append(newest | {"role": NEWEST})
-    if not found and not alias:
-        raise UserError("no model is registered; `amazon-electra run` registers one", "model")
+    require(found or alias, "no model is registered; `amazon-electra run` registers one", "model")
     if not found:
         there = ", ".join(dict.fromkeys(name for one in every for name in one.list_aliases()))
         way = "`amazon-electra promote VERSION` makes one champion"

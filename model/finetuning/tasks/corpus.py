@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.beam_jobs.labels.values import split_classes
 from amazon_electra.model.finetuning.examples import (
@@ -193,8 +193,7 @@ def _stream_batches(
     data: Path, splits: Sequence[str], column: str, classes: Collection[Any]
 ) -> Iterator[pa.RecordBatch]:
     files = sorted(data.glob("corpus-*.parquet"))
-    if not files:
-        raise UserError("no corpus-*.parquet there, as corpus_job writes it", "data", data)
+    require(files, "no corpus-*.parquet there, as corpus_job writes it", "data", data)
     import pyarrow.dataset as ds  # and with it pandas: 0.4 CPU seconds, only where it is needed
 
     dataset = ds.dataset([str(f) for f in files], format="parquet")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.model.finetuning.examples import Example, make_span_task
 from amazon_electra.model.finetuning.files import open_text, parse_json_text
 from amazon_electra.model.finetuning.splits import SplitReader, get_passage, plan_splits
@@ -28,8 +28,7 @@ def read_squad_questions(path: Path) -> Iterator[Example]:
 def read_answered_questions(path: Path) -> Iterator[Example]:
     """Yield the questions of SQuAD 1.1, each of which has an answer."""
     for example in read_squad_questions(path):
-        if not example.answers:
-            raise UserError(f"{path}: question {example.id} has no answer: use `task squad2`")
+        require(example.answers, f"{path}: question {example.id} has no answer: use `task squad2`")
         yield example
 
 

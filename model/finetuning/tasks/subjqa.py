@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.model.finetuning.examples import Example, Omission, Split, make_span_task
 from amazon_electra.model.finetuning.files import get_column, read_table_rows
 from amazon_electra.model.finetuning.splits import (
@@ -27,8 +27,7 @@ def plan_subjqa_splits(data: Path) -> Mapping[Split, SplitSource]:
     if data.is_file():
         return plan_cut_splits(data)
     found = group_by_split(sorted(data.rglob("*.csv*")), data)
-    if not any(found.values()):
-        raise UserError(f"{data}: no <domain>/train.csv, dev.csv or test.csv of SubjQA")
+    require(any(found.values()), f"{data}: no <domain>/train.csv, dev.csv or test.csv of SubjQA")
     return plan_missing_splits(found)
 
 

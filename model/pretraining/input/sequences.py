@@ -77,7 +77,7 @@ class Shards:
     def open(folder: Path, field: str = "shards", split: str = "pretrain") -> "Shards":
         """Open a folder of shards; UserError for another split, damaged or unfinished ones."""
         paths = sorted(folder.glob("shard-*.parquet"))
-        if not paths or not (folder / "shards.json").exists():  # which is written last
+        if not paths or not (folder / "shards.json").exists():
             raise UserError("no shard-*.parquet with shards.json there", field, folder)
         read = [_read_footer(path) for path in paths]
         footers, first = [footer for footer, _ in read], read[0][0]

@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import hash_file
 from amazon_electra.beam_jobs.core.special_tokens import count_rows
 from amazon_electra.model.architecture import Architecture
@@ -128,8 +128,7 @@ def _load_network(model: OwnModel, source: Source, vocabulary: Path, loaded: set
     config, parameters = encoder_config.read_config(source.folder), dict(model.named_parameters())
     weights, encoder = read_weights(source.folder, config), getattr(model, source.trunk)
     entries = read_entries(source.folder)
-    if entries != read_entries(vocabulary):
-        raise UserError("the shards were made with another vocabulary")
+    require(entries == read_entries(vocabulary), "the shards were made with another vocabulary")
     has_project = hasattr(encoder.project, "weight")
     names = map_names(source.role, len(encoder.layers), has_project, source.trunk)
     ours = export.convert_from_transformers(cut_padding(weights, entries), names)

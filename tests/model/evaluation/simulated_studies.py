@@ -3,7 +3,7 @@
 import numpy as np
 
 from amazon_electra.model.evaluation.predictions import Predictions
-from amazon_electra.model.report.results import _repeat_over_pretrainings
+from amazon_electra.model.report.results import repeat_over_pretrainings
 
 EXAMPLES = 200
 STUDIES = 200
@@ -86,7 +86,7 @@ def seedless_study(number: int, spread: float, crossed: bool):
     trained = pretrained_arm(generator, difficulty, spread, np.concatenate(finetuning[:3]))
     random = pretrained_arm(generator, difficulty, spread, finetuning[3].T)
     known = dict(zip(GRID, trained, strict=True))
-    repeated = _repeat_over_pretrainings(
+    repeated = repeat_over_pretrainings(
         {(None, seed): one for seed, one in enumerate(random)}, known
     )
     return trained, [repeated[pair] for pair in GRID]

@@ -169,9 +169,9 @@ def ask(made, *words):
 
 def test_balanced_weights_are_of_the_labels_learnt(made):
     request = ask(made, "--class_weights", "balanced", "--seed", "3")
-    prepared = fit.prepare_data(request)
-    training = fit.make_training(request, prepared, open_device("cpu", "fp32"))
-    counts = np.bincount(prepared.train_features.targets.numbers, minlength=5)
+    tuning = fit.load_tuning(request, open_device("cpu", "fp32"))
+    training = tuning.plan_training()
+    counts = np.bincount(tuning.features.targets.numbers, minlength=5)
     assert training.class_weights.tolist() == pytest.approx(
         (sum(counts) / 5 / counts).tolist(), rel=1e-5
     )

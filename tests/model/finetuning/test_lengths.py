@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.device import open_device
 from amazon_electra.model.finetuning.features import Feature, cut_prediction_batches
-from amazon_electra.model.finetuning.fit import prepare_data
+from amazon_electra.model.finetuning.fit import load_tuning
 from amazon_electra.model.finetuning.network import choose_max_length
 from amazon_electra.model.finetuning.request import Request, Start
 from amazon_electra.model.finetuning.tasks import find_task
@@ -73,16 +74,15 @@ def test_windows_without_an_answer_are_sampled(encoder, tmp_path, share):
     def prepare(share):
         settings = FinetuningSettings(max_length=32, stride=4, empty_windows=share)
         start, task = Start(str(encoder)), find_task("squad2")
-        return prepare_data(Request(start, task, tmp_path / "data", settings, seed=1))
+        request = Request(start, task, tmp_path / "data", settings, seed=1)
+        return load_tuning(request, open_device("cpu", "fp32"))
 
     prepared, everything = prepare(share), prepare(None)
     empty, of_all = (
-        Counter(feature.target == [0, 0] for feature in one.train_features)
+        Counter(feature.target == [0, 0] for feature in one.features)
         for one in (prepared, everything)
     )
-    assert {f.example for f in prepared.train_features} == {
-        f.example for f in everything.train_features
-    }
+    assert {f.example for f in prepared.features} == {f.example for f in everything.features}
     assert of_all[True] > 2 * of_all[False]
     assert empty[False] == of_all[False]
     assert empty[True] == round(share * of_all[False])

@@ -94,7 +94,7 @@ class Trial:
 )
 def test_a_score_is_compared_after_each_fifth(steps, told):
     trial = Trial()
-    report = search.make_reporter(trial, "dev_accuracy")
+    report = search.make_reporter(trial, "accuracy")
     for step in range(1, steps + 1):
         report(step / steps, {"dev_accuracy": step})
     assert trial.told == told
@@ -103,7 +103,7 @@ def test_a_score_is_compared_after_each_fifth(steps, told):
 def test_a_trial_that_is_behind_ends():
     """What has come to its end has a score, whatever the others had."""
     trial = Trial(is_behind=True)
-    report = search.make_reporter(trial, "dev_accuracy")
+    report = search.make_reporter(trial, "accuracy")
     report(0.1, {"dev_accuracy": 0.5})
     with pytest.raises(optuna.TrialPruned):
         report(0.2, {"dev_accuracy": 0.5})

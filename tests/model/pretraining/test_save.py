@@ -41,21 +41,6 @@ def test_padding_is_the_tokenizers(shards, tmp_path):
     assert find_special(told.parent, "pad") is None
 
 
-def test_a_run_by_hand_mirrors_itself_into_mlflow(shards, tmp_path, mlflow_uri, monkeypatch):
-    mlflow = pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_uri)
-    monkeypatch.chdir(tmp_path)  # where MLflow would put what it has no place for
-    pretrain(shards, tmp_path / "out", steps=10, **SETTINGS)
-    client = mlflow.tracking.MlflowClient(mlflow_uri)
-    runs = [
-        run for e in client.search_experiments() for run in client.search_runs([e.experiment_id])
-    ]
-    histories = [client.get_metric_history(run.info.run_id, "generator_loss") for run in runs]
-    assert [
-        point.step for history in histories for point in sorted(history, key=lambda p: p.step)
-    ] == [2, 4, 6, 8, 10]
-
-
 def train(folder, name, *more, start=None):
     """Train for one step; return the card of the encoder that comes out, its folder and what the
     card's YAML says.

@@ -48,19 +48,11 @@ def study(tmp_path_factory):
                 (place / "mistakes.jsonl").write_text("".join(lines))
                 cell = {"arm": arm, "task": task, "seed": seed, "evaluation": place.name}
                 cells.append(cell)
-    curve = [
-        json.dumps({"step": i, "generator_loss": 9 - i / 20, "discriminator_loss": 0.7})
-        for i in range(50)
-    ]
-    curve += [json.dumps({"step": i, "validation_discriminator_auc": 0.6}) for i in (0, 49)]
-    curve.append('{"step": 50, "generator_lo')
-    (folder / "metrics.jsonl").write_text("\n".join(curve))
     content = {
         "title": "Adaptation <of> a model",
         "command": "amazon-electra run --dump x.json.gz",
         "dump": {"files": 1, "sha256": "abc"},
         "stages": [{"stage": "corpus", "counts": COUNTS}],
-        "pretraining": [{"name": "in-domain", "metrics": "metrics.jsonl"}],
         "arms": [
             {"name": "random", "data_known": False, "cost": COST},
             {

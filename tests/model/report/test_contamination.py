@@ -24,7 +24,7 @@ def list_warnings(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("known", "words"),
     [
         ({"training_data": "unknown"}, "are unknown."),
         ({}, "are unknown."),
@@ -36,14 +36,14 @@ def list_warnings(tmp_path):
     ],
 )
 def test_what_an_origin_has_seen_is_one_line_for_all_arms_that_begin_with_it(
-    told, words, list_warnings
+    known, words, list_warnings
 ):
     arms = [
         {"name": "adapted", "origin": "f00", "data_known": True, "held_out": TASKS},
         {"name": "as published", "origin": "f00", "data_known": False},
         {"name": "random"},
     ]
-    [line] = list_warnings(arms, {"f00": {"name": "mini", **told}})
+    [line] = list_warnings(arms, {"f00": {"name": "mini", **known}})
     assert line.startswith(f"The texts that mini was trained on {words} They may include test")
     assert "the results of adapted, as published may be too good" in line
 

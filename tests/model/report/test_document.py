@@ -62,10 +62,10 @@ def test_numbers_and_names_stay_readable():
 def test_a_name_is_no_mathematics():
     from xml.etree import ElementTree
 
-    from amazon_electra.model.report.figures import Panel, draw_panels
+    from amazon_electra.model.report.figures import draw_label_curve
 
     names = [r"$\foo$", "$a$ and $b$", r"\$ $x$", "5$ < 6 & 7"]
-    panels = [Panel(name, "x", "y", {name: [(1, 2), (2, 3)]}) for name in names]
-    svg = ElementTree.fromstring(draw_panels(panels))
+    panels = [(name, "y", {name: [(1, 2), (2, 3)]}) for name in names]
+    svg = ElementTree.fromstring(draw_label_curve(panels))
     shown = ["".join(text.itertext()) for text in svg.iter()]
     assert [shown.count(name) for name in names] == [2] * 4

@@ -39,8 +39,8 @@ def test_named_pairs_are_compared_and_one_arm_is_not(study, tmp_path):
     cells = [cell | {"evaluation": str(study / cell["evaluation"])} for cell in content["cells"]]
 
     def rendered(**changes):
-        told = {name: value for name, value in content.items() if name in ("title", "arms")}
-        (tmp_path / "study.json").write_text(json.dumps(told | {"cells": cells} | changes))
+        kept = {name: value for name, value in content.items() if name in ("title", "arms")}
+        (tmp_path / "study.json").write_text(json.dumps(kept | {"cells": cells} | changes))
         summary = report.write_report(tmp_path / "study.json", tmp_path)
         return summary, read_page(tmp_path / "study.json")
 
@@ -58,12 +58,12 @@ def test_named_pairs_are_compared_and_one_arm_is_not(study, tmp_path):
 
 def test_a_pair_without_cells_and_a_seed_counted_twice_are_the_users_mistakes(study):
     cells = json.loads((study / "study.json").read_text())["cells"]
-    told = ReportInput.model_validate({"cells": cells})
+    given = ReportInput.model_validate({"cells": cells})
     with pytest.raises(UserError) as error:
-        results.load_results(told, study).compare_pairs([("in-domain", "general")])
+        results.load_results(given, given.cells, study).compare_pairs([("in-domain", "general")])
     assert "'in-domain' and 'general'" in str(error.value)
     with pytest.raises(UserError) as error:
-        results.load_results(ReportInput.model_validate({"cells": [*cells, cells[-1]]}), study)
+        results.load_results(given, [*given.cells, given.cells[-1]], study)
     assert "random on stars has seed 2 " in str(error.value)
 
 
@@ -90,11 +90,11 @@ def test_one_pretraining_is_named_and_several_are_counted(tmp_path):
 
     twice = ReportInput.model_validate({"cells": [*several, several[0]]})
     with pytest.raises(UserError) as error:
-        results.load_results(twice, tmp_path)
+        results.load_results(twice, twice.cells, tmp_path)
     assert "seed 0 of pre-training seed 1 " in str(error.value)
 
 
-def test_arms_that_answer_the_same_are_told_so(tmp_path):
+def test_arms_that_answer_the_same_are_named(tmp_path):
     """Also where the examples are in another order."""
 
     def shuffle(pretraining_seed, seed):
@@ -117,15 +117,15 @@ def test_an_arm_of_one_answer_is_named_in_red(tmp_path):
 
     arms = {"stuck": always(1, (0, 1, 2)), "often": always(0, (2,)), "fine": always(0, ())}
     summary, text = render(tmp_path, write_cells(tmp_path, arms))
-    told = {row["arm"]: row["only_answer"] for row in summary.results}
-    assert told == {
+    found = {row["arm"]: row["only_answer"] for row in summary.results}
+    assert found == {
         "stuck": "polarity: stuck answers one class only: positive",
         "often": "polarity: often answers one class only with 1 of 3 seeds: negative",
         "fine": "",
     }
-    assert f"> **Warning:** {told['stuck']}" in text
+    assert f"> **Warning:** {found['stuck']}" in text
     page = (tmp_path / "report" / "report.html").read_text()
-    assert f"<strong>Warning:</strong> {told['often']}</p>" in page
+    assert f"<strong>Warning:</strong> {found['often']}</p>" in page
 
 
 def test_an_arm_that_answers_no_question_is_named_in_red(tmp_path):
@@ -138,9 +138,9 @@ def test_an_arm_that_answers_no_question_is_named_in_red(tmp_path):
 
     cells = write_cells(tmp_path, {"often": predict}, task="squad2")
     summary, text = render(tmp_path, cells)
-    told = "squad2: often answers nothing with 1 of 3 seeds"
-    assert [row["only_answer"] for row in summary.results] == [told]
-    assert f"> **Warning:** {told}" in text
+    named = "squad2: often answers nothing with 1 of 3 seeds"
+    assert [row["only_answer"] for row in summary.results] == [named]
+    assert f"> **Warning:** {named}" in text
 
 
 def test_a_difference_loses_its_better_to_the_number_of_comparisons(tmp_path):

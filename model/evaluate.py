@@ -5,17 +5,40 @@ Writes predictions.parquet (one row per example), metrics.json (every metric wit
 interval, and the confusion matrix) and mistakes.jsonl (the hundred worst, with their text).
 """
 
+import json
+import time
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import numpy as np
 from typing_extensions import Doc
 
-from amazon_electra.model.config import DATA, DEVICE, TASK, Device
-from amazon_electra.model.evaluation.evaluate import evaluate_model
-from amazon_electra.model.finetuning.examples import Split
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.model.arms import find_arm
+from amazon_electra.model.arms.arm import Resources
+from amazon_electra.model.arms.out_of_fold import OutOfFold, list_labels
+from amazon_electra.model.config import DATA, DEVICE, TASK, Device, FinetuningSettings, Precision
+from amazon_electra.model.evaluation.metrics import METRICS, count_confusions, list_figures
+from amazon_electra.model.evaluation.predict import choose_thresholds, predict_sets
+from amazon_electra.model.evaluation.predictions import (
+    Predictions,
+    write_predictions,
+)
+from amazon_electra.model.evaluation.significance import compute_interval
+from amazon_electra.model.finetuning.examples import Example, Split, Task, load_examples
 from amazon_electra.model.finetuning.head import read_task_head
+from amazon_electra.model.finetuning.request import choose_sampling
 from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.finetuning.tasks.corpus import locate_reviews
 from amazon_electra.model.results import EvaluationResult
+
+CHOSEN_ON_DEV = ("learning_rate", "C", "class_weight")
+"""What metrics.json says of result.json: of a fine-tuning, and of a baseline."""
+MISTAKES_KEPT = 100
+"""The worst mistakes of a split, which are kept with their text."""
 
 
 def evaluate(
@@ -33,6 +56,123 @@ def evaluate(
     model, data, output = Path(model), Path(data), Path(output)
     found = find_task(task, data, read_task_head(model).labels)
     return EvaluationResult.of(evaluate_model(model, found, data, output, split, device))
+
+
+def predict_examples(
+    folder: Path,
+    task: Task,
+    examples: Sequence[Example],
+    precision: Precision = "auto",
+    device: str = "auto",
+    cache: Path | None = None,
+) -> Predictions:
+    """Return the predictions of a fitted folder, whatever its arm; `cache` keeps tokens."""
+    arm = find_arm(read_task_head(folder).kind)
+    fitted = arm.load(folder, Resources(device, precision, cache))
+    if task.shape == "multilabel":
+        labels, held_out = list_labels(examples), OutOfFold.load(folder)
+        thresholds = choose_thresholds(held_out.logits, held_out.labels)
+        return predict_sets(fitted.predict_logits(examples), labels, examples, thresholds)
+    return fitted.predict_examples(examples, task)
+
+
+def evaluate_model(
+    folder: Path,
+    task: Task,
+    data: Path,
+    output: Path,
+    split: Split = "test",
+    device: str = "auto",
+    cache: Path | None = None,
+) -> dict[str, Any]:
+    """Write predictions.parquet, metrics.json and mistakes.jsonl of a split; return the metrics.
+    The fine-tuning's settings choose the examples; `cache` keeps their tokens for other arms.
+    """
+    started = time.perf_counter()
+    trained = read_task_head(folder).task
+    if trained not in (task.name, *task.trained_as):
+        raise UserError(f"{folder} was fine-tuned on {trained}", "task", task.name)
+    finetuning_run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    settings = FinetuningSettings.from_run(finetuning_run)
+    left_out: Counter[str] = Counter()
+    sampling = choose_sampling(settings, split, finetuning_run["seed"])
+    examples = load_examples(task, data, split, sampling, left_out)
+    predictions = predict_examples(folder, task, examples, settings.precision, device, cache)
+    output.mkdir(parents=True, exist_ok=True)
+    write_mistakes(predictions, examples, task, data, output / "mistakes.jsonl")
+    if task.shape == "span":
+        answers = dict(zip(predictions.ids, predictions.predictions, strict=True))
+        write_json(output / "answers.json", answers)
+    seconds = round(time.perf_counter() - started, 3)
+    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    measured = summarize_predictions(predictions, task, split) | {
+        "model": str(folder),
+        "data": str(data),
+        **{name: result[name] for name in CHOSEN_ON_DEV if name in result},
+        "left_out": dict(left_out),
+        "seed": finetuning_run["seed"],
+        "encoder": finetuning_run["encoder"],
+        "seconds": seconds,
+    }
+    write_predictions(predictions, output / "predictions.parquet")
+    write_json(output / "metrics.json", measured)
+    return measured
+
+
+def summarize_predictions(predictions: Predictions, task: Task, split: str) -> dict[str, Any]:
+    """Return metrics.json of a split: metrics with 95% intervals, of classes their confusion."""
+    result: dict[str, Any] = {
+        "task": task.name,
+        "split": split,
+        "n": len(predictions),
+        "main_metric": task.metrics[0],
+        "metrics": {name: compute_interval(METRICS[name], predictions) for name in task.metrics},
+    }
+    if task.shape == "multilabel":
+        figures = list_figures(predictions, task.labels)
+        result |= {"labels": list(task.labels), "classes": figures}
+    if task.shape == "classification":
+        result |= {"labels": list(task.labels), "confusion": count_confusions(predictions)}
+    return result
+
+
+def write_mistakes(
+    predictions: Predictions, examples: Sequence[Example], task: Task, data: Path, path: Path
+) -> None:
+    """Write the wrong answers of the highest loss, one a line, with the record of a review."""
+    order = np.argsort(-np.nan_to_num(predictions.loss), kind="stable")
+    is_mistake = predictions.find_misclassified()
+    worst = [i for i in order if is_mistake[i]][:MISTAKES_KEPT]
+    records = locate_reviews(data, [examples[i].id for i in worst])
+    with path.open("w", encoding="utf-8") as file:
+        for i in worst:
+            example = examples[i]
+            row = records.get(example.id, {}) | {
+                "example_id": example.id,
+                "label": format_answer(task, example, predictions.labels[i]),
+                "prediction": format_answer(task, example, predictions.predictions[i]),
+                "loss": float(predictions.loss[i]),
+                "text": example.text,
+            }
+            row |= {"pair": example.pair} if example.pair else {}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def format_answer(task: Task, example: Example, answer: Any) -> Any:
+    """Return a label or prediction as a reader knows it: class, ending, words with their tags."""
+    match task.shape:
+        case "classification" if isinstance(answer, int):
+            return task.labels[answer]
+        case "multilabel":
+            return [label for label, has in zip(task.labels, answer, strict=True) if has]
+        case "choice" if isinstance(answer, int):
+            return example.choices[answer]
+        case "tokens":
+            return " ".join(
+                f"{word}/{task.labels[tag]}"
+                for word, tag in zip(example.words, answer, strict=False)
+            )
+    return answer
 
 
 if __name__ == "__main__":

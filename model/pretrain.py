@@ -23,8 +23,8 @@ from amazon_electra.model.config import (
 )
 from amazon_electra.model.device import open_device
 from amazon_electra.model.encoders.config import CHOSEN_HERE
-from amazon_electra.model.encoders.origin import GENERATOR, METADATA_FILE, write_origin
 from amazon_electra.model.encoders.places import FORMS, is_named
+from amazon_electra.model.origin import GENERATOR, METADATA_FILE, write_origin
 from amazon_electra.model.pretraining import checkpoint, loop, save
 from amazon_electra.model.pretraining.assembly import build_training, check_batch, parse_budget
 from amazon_electra.model.pretraining.defaults import choose_settings, describe_settings
@@ -44,12 +44,11 @@ def configure_recipe(
     """
     require(config.steps is None or config.budget is None, "give one of steps and budget")
     settings = dict(config.settings)
-    shape = origin.read_settings() if origin else {}
-    defaults = (
-        choose_settings(origin.main, settings, has_generator=bool(origin.generator))
-        if origin
-        else {}
-    )
+    shape, defaults = dict[str, str](), dict[str, str]()
+    if origin:
+        shape = origin.read_settings()
+        has_generator = origin.generator is not None
+        defaults = choose_settings(origin.main, settings, has_generator=has_generator)
     for path, text in settings.items():
         name = path.removeprefix("pretraining.")
         if name not in shape or name in CHOSEN_HERE:
@@ -61,55 +60,33 @@ def configure_recipe(
     if not origin:
         check_start_is_not_needed(settings)
     recipe = apply_settings(RECIPES[config.recipe], defaults | shape | settings)
-    has_generator = find_objective(recipe.pretraining.objective).has_generator
-    if has_own_generator and not has_generator:
-        raise UserError(
-            f"with objective={recipe.pretraining.objective} there is no generator; leave it out",
-            "start_generator_from",
-        )
+    objective = recipe.pretraining.objective
+    if has_own_generator and not find_objective(objective).has_generator:
+        raise UserError(f"objective={objective} has none; leave it out", "start_generator_from")
     return recipe, defaults
 
 
 def find_origin(place: str | None, generator: Path | None, output: Path) -> Origin | None:
-    """Return where the start weights are; a published model is brought into the output first.
-
-    Raise UserError for a generator without a discriminator.
+    """Return where the start weights are; a published model is brought into the output first, by
+    one of several processes. UserError for a generator without a discriminator.
     """
-    if generator and not place:
-        raise UserError(
-            "give the discriminator's folder too, with start_from",
-            "start_generator_from",
-            generator,
-        )
     if not place:
+        require(not generator, "give start_from too", "start_generator_from", generator)
         return None
     folder = Path(place)
     if is_named(place):
-        folder = output / "origin"
-        bring_origin(place, folder)
+        folder, was_there, lock = output / "origin", output.exists(), output / "origin.lock"
+        try:
+            with exclusive_lock(lock):
+                write_origin(place, folder, field="start_from")
+        except BaseException:  # leave nothing
+            if not was_there:
+                lock.unlink(missing_ok=True)
+                with suppress(OSError):  # of another process
+                    output.rmdir()
+            raise
     beside = folder / GENERATOR
     return Origin(folder, generator or (beside if (beside / METADATA_FILE).is_file() else None))
-
-
-def bring_origin(place: str, folder: Path) -> None:
-    """Bring a published encoder into a folder, by one of several processes, or leave nothing."""
-    lock, was_there = folder.with_name("origin.lock"), folder.parent.exists()
-    try:
-        with exclusive_lock(lock):
-            write_origin(place, folder, field="start_from")
-    except BaseException:
-        if not was_there:
-            lock.unlink(missing_ok=True)
-            with suppress(OSError):  # of another process
-                folder.parent.rmdir()
-        raise
-
-
-def resume_training(training: loop.Training) -> None:
-    """Continue from the newest checkpoint in the output folder, if any."""
-    folder, device = training.writer.folder, training.device
-    if state := checkpoint.find_state(folder, device, training.identity, training.folder):
-        loop.restore_state(training, state)
 
 
 def pretrain(
@@ -164,7 +141,9 @@ def pretrain(
         training = build_training(recipe, found, device, output, budget, dev, origin)
         make_writable_folder("output", output)  # not before its start could be read
         recipe = replace(recipe, pretraining=training.config)
-        resume_training(training)
+        checkpoints, identity = training.writer.folder, training.identity
+        if state := checkpoint.find_state(checkpoints, device, identity, output):
+            loop.restore_state(training, state)
         if device.is_rank0:
             others = {
                 "budget": config.budget,

@@ -11,8 +11,9 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.limits import Limits
@@ -30,12 +31,16 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
     with path.open("rb") as file:
         start = file.read(3)
     opener: Any = gzip.open if start[:2] == b"\x1f\x8b" else bz2.open if start == b"BZh" else open
-    with (
-        _report_damage(path),
-        io.BufferedReader(_LimitedReader(opener(path, "rb"), path)) as limited,
-        io.TextIOWrapper(limited, encoding="utf-8-sig", errors="replace", newline=newline) as text,
-    ):
-        yield text
+    try:
+        with (
+            io.BufferedReader(_LimitedReader(opener(path, "rb"), path)) as limited,
+            io.TextIOWrapper(limited, "utf-8-sig", "replace", newline) as text,
+        ):
+            yield text
+    except (EOFError, zlib.error, csv.Error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk
+            raise
+        raise UserError(f"{path}: damaged or cut off ({error}); fetch it again") from error
 
 
 class _LimitedReader(io.RawIOBase):
@@ -59,6 +64,65 @@ class _LimitedReader(io.RawIOBase):
         super().close()
 
 
+@dataclass(frozen=True)
+class Row:
+    """A record of a file; UserErrors about it name file and line."""
+
+    fields: Mapping[str, Any]
+    path: Path
+    line: int
+
+    def refuse(self, why: str) -> NoReturn:
+        raise UserError(f"{self.path}, line {self.line}: {why}")
+
+    def get(self, name: str) -> Any:
+        """Return a field; UserError where it is missing."""
+        if is_missing(self.fields.get(name)):
+            there = ", ".join(map(str, self.fields))
+            self.refuse(f"no value in column {name!r}; there are {there}")
+        return self.fields[name]
+
+    def read_number(self, name: str) -> float:
+        """Return a label that is a number."""
+        written = self.get(name)
+        try:
+            number = float(str(written))
+        except ValueError:
+            number = math.nan
+        if not math.isfinite(number):
+            self.refuse(f"label {written!r} is not a number")
+        return number
+
+    def find_class(self, name: str, classes: Mapping[str, int]) -> int:
+        """Return the index of a label."""
+        if (label := str(self.get(name))) not in classes:
+            self.refuse(f"label {label!r} is none of {', '.join(classes)}")
+        return classes[label]
+
+    def is_short(self, names: Iterable[str]) -> bool:
+        """Return whether a line of a delimited file ends before one of these columns."""
+        return any(name in self.fields and is_missing(self.fields[name]) for name in names)
+
+
+def is_missing(value: object) -> bool:
+    """Return whether a value is None, or the NaN that pandas writes for it."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def read_table_rows(path: Path) -> Iterator[Row]:
+    """Yield the rows of a CSV file, or of a tab-separated one, which has no quotes."""
+    is_tabbed = path.name.removesuffix(".gz").removesuffix(".bz2").endswith(TABBED)
+    csv.field_size_limit(LIMITS.max_record_bytes)  # of this process: readers of dumps set another
+    with open_text(path, newline="") as file:
+        rows = csv.DictReader(
+            _read_lines(file, path),
+            delimiter="\t" if is_tabbed else ",",
+            quoting=csv.QUOTE_NONE if is_tabbed else csv.QUOTE_MINIMAL,
+        )
+        for row in rows:
+            yield Row(row, path, rows.line_num)
+
+
 def _read_lines(file: TextIO, path: Path) -> Iterator[str]:
     """Yield the lines of an open file; UserError at one that is longer than a record may be."""
     for number in itertools.count(1):
@@ -70,29 +134,20 @@ def _read_lines(file: TextIO, path: Path) -> Iterator[str]:
         yield line
 
 
-@contextmanager
-def _report_damage(path: Path) -> Iterator[None]:
-    """Turn errors about a file's content into a UserError; those of a disk have a number."""
-    try:
-        yield
-    except (EOFError, zlib.error, csv.Error, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise
-        raise UserError(f"{path}: damaged or cut off ({error}); fetch it again") from error
-
-
-def read_table_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and row of a CSV file, or of a tab-separated one, which has no quotes."""
-    is_tabbed = path.name.removesuffix(".gz").removesuffix(".bz2").endswith(TABBED)
-    csv.field_size_limit(LIMITS.max_record_bytes)  # of this process: readers of dumps set another
-    with open_text(path, newline="") as file:
-        rows = csv.DictReader(
-            _read_lines(file, path),
-            delimiter="\t" if is_tabbed else ",",
-            quoting=csv.QUOTE_NONE if is_tabbed else csv.QUOTE_MINIMAL,
-        )
-        for row in rows:
-            yield rows.line_num, row
+def read_json_rows(path: Path) -> Iterator[Row]:
+    """Yield the objects of a JSON Lines file."""
+    with open_text(path) as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                fields = parse_json_text(line)
+            except ValueError as error:
+                fields = getattr(error, "msg", error)
+            row = Row(fields, path, number)
+            if not isinstance(fields, dict):
+                row.refuse(f"no JSON object ({str(fields)[:60]})")
+            yield row
 
 
 def parse_json_text(text: str) -> Any:
@@ -101,49 +156,3 @@ def parse_json_text(text: str) -> Any:
     if not HALF_CHARACTER.search(text):
         return value
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-
-
-def parse_json_object(line: str, path: Path, number: int) -> dict[str, Any]:
-    try:
-        row = parse_json_text(line)
-    except ValueError as error:
-        row = getattr(error, "msg", error)
-    if not isinstance(row, dict):
-        raise UserError(f"{path}, line {number}: no JSON object ({str(row)[:60]})")
-    return row
-
-
-def get_column(row: Mapping[str, Any], name: str, path: Path, line: int) -> Any:
-    """Return a field; raise a UserError with file and line where it is missing."""
-    if is_missing(row.get(name)):
-        there = ", ".join(str(key) for key in row)
-        raise UserError(f"{path}, line {line}: no value in column {name!r}; there are {there}")
-    return row[name]
-
-
-def is_missing(value: object) -> bool:
-    """Return whether a value is None, or the NaN that pandas writes for it."""
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def is_short(row: Mapping[str, Any], names: Iterable[str]) -> bool:
-    """Return whether a line of a delimited file ends before one of these columns."""
-    return any(name in row and is_missing(row[name]) for name in names)
-
-
-def parse_number(written: object, path: Path, line: int) -> float:
-    """Return a label that is a number."""
-    try:
-        number = float(str(written))
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise UserError(f"{path}, line {line}: label {written!r} is not a number")
-    return number
-
-
-def find_class(label: Any, classes: Mapping[str, int], path: Path, line: int) -> int:
-    """Return the index of a label; raise a UserError that says where an unknown one stands."""
-    if str(label) not in classes:
-        raise UserError(f"{path}, line {line}: label {label!r} is none of {', '.join(classes)}")
-    return classes[str(label)]

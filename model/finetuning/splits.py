@@ -61,42 +61,36 @@ class SplitSource:
 
 def list_data_files(data: Path, leave_out: Iterable[str] = ()) -> list[Path]:
     """Return the files of a folder, or else of those below it, but notes and `leave_out`."""
+
+    def is_data(path: Path) -> bool:
+        name = path.name.lower()
+        if name.startswith(".") or not path.is_file() or name.partition(".")[0] in NOTES:
+            return False
+        plain = Path(name.removesuffix(".gz").removesuffix(".bz2"))
+        return plain.suffix not in NOT_DATA and not any(Path(name).match(p) for p in leave_out)
+
     if data.is_file():
         return [data]
-    here = [path for path in data.iterdir() if _is_data_file(path, leave_out)]
-    below = here or [
+    if here := [path for path in data.iterdir() if is_data(path)]:
+        return sorted(here)
+    every = [path for path in data.rglob("*") if is_data(path)]
+    return sorted(
         path
-        for path in data.rglob("*")
-        if _is_data_file(path, leave_out)
-        and not any(part.startswith(".") for part in path.relative_to(data).parts)
-    ]
-    return sorted(below)
-
-
-def _is_data_file(path: Path, leave_out: Iterable[str]) -> bool:
-    name = path.name.lower()
-    if name.startswith(".") or not path.is_file() or name.partition(".")[0] in NOTES:
-        return False
-    plain = name.removesuffix(".gz").removesuffix(".bz2")
-    return Path(plain).suffix not in NOT_DATA and not any(Path(name).match(p) for p in leave_out)
-
-
-def list_split_files(data: Path, leave_out: Iterable[str] = ()) -> dict[Split, list[Path]]:
-    """Return files by the split in their names, without those whose name has none."""
-    return group_by_split([] if data.is_file() else list_data_files(data, leave_out), data)
+        for path in every
+        if not any(part.startswith(".") for part in path.relative_to(data).parts)
+    )
 
 
 def group_by_split(files: Iterable[Path], data: Path) -> dict[Split, list[Path]]:
-    """Group files by the split that a word of the name, or of the nearest folder above, names."""
+    """Group files by the split that a word of the name, or of the nearest folder above, names;
+    files whose name has none are left out.
+    """
     found: dict[Split, list[Path]] = {split: [] for split in SPLITS}
     for path in files:
         for name in reversed(path.relative_to(data).parts):
-            named = {
-                SPLIT_OF[word]
-                for word in re.findall("[a-z]+", CAMEL.sub(" ", name).lower())
-                if word in SPLIT_OF
-            }
-            require(len(named) <= 1, f"{path}: its name says {' and '.join(sorted(named))}")
+            words = re.findall("[a-z]+", CAMEL.sub(" ", name).lower())
+            named = {SPLIT_OF[word] for word in words if word in SPLIT_OF}
+            require(len(named) < 2, f"{path}: its name says {' and '.join(sorted(named))}")
             if named:
                 found[named.pop()].append(path)
                 break
@@ -109,35 +103,29 @@ def plan_splits(
     """Plan the splits of a folder or file. Published ones stay; without a dev file dev is cut from
     train; without a labelled test file the published dev is the test set.
     """
-    found = list_split_files(data, leave_out)
-    if not any(found.values()):
-        return plan_cut_splits(data, leave_out)
-    if not labelled_test:
+    files = list_data_files(data, leave_out)
+    found = group_by_split([] if data.is_file() else files, data)
+    require(files, f"{data}: no data file in it")
+    if any(found.values()) and not labelled_test:
         if not found["train"] and not found["dev"]:
             raise UserError(f"{data}: {found['test'][0].name} alone has no published labels")
         found["test"] = []
-    return plan_missing_splits(found)
+    return plan_missing_splits(found, files)
 
 
-def plan_cut_splits(data: Path, leave_out: Iterable[str] = ()) -> dict[Split, SplitSource]:
-    """Cut all files, whatever their names: for formats that publish no split."""
-    files = tuple(list_data_files(data, leave_out))
-    require(files, f"{data}: no data file in it")
-    return {split: SplitSource(files, SHARES) for split in SPLITS}
-
-
-def plan_missing_splits(found: Mapping[Split, list[Path]]) -> dict[Split, SplitSource]:
-    """Complete the splits that were found by cutting those that are missing."""
+def plan_missing_splits(
+    found: Mapping[Split, list[Path]], files: Iterable[Path] = ()
+) -> dict[Split, SplitSource]:
+    """Complete the splits that were found by cutting those that are missing; all of `files` where
+    none was found.
+    """
     train, dev, test = (tuple(found[split]) for split in SPLITS)
     if train and dev and test:
         return {"train": SplitSource(train), "dev": SplitSource(dev), "test": SplitSource(test)}
     if train and (dev or test):
-        return {
-            "train": SplitSource(train, DEV_SHARE),
-            "dev": SplitSource(train, DEV_SHARE),
-            "test": SplitSource(test or dev),
-        }
-    return {split: SplitSource(train or dev or test, SHARES) for split in SPLITS}
+        cut = SplitSource(train, DEV_SHARE)
+        return {"train": cut, "dev": cut, "test": SplitSource(test or dev)}
+    return {split: SplitSource(train or dev or test or tuple(files), SHARES) for split in SPLITS}
 
 
 @dataclass(frozen=True)

@@ -296,18 +296,16 @@ def _halve_batch(training: Training) -> None:
     sequences = training.count_sequences_at_once()
     share = training.config.batch // training.device.world_size
     half = next((n for n in range(sequences // 2, 0, -1) if share % n == 0), 0)
-    told = f"{sequences} sequences at once do not fit into the device's memory"
-    require(half, f"{told}: take a smaller recipe, or shorter shards")
+    what = f"{sequences} sequences at once do not fit into the device's memory"
+    require(half, f"{what}: take a smaller recipe, or shorter shards")
     if training.shares_batches:
-        raise UserError(
-            f"{told}: run the same command with `--pretraining.device_batch {half}`; it continues"
-        )
+        raise UserError(f"{what}; the same command continues with {half}", "device_batch", half)
     training.optimizer.zero_grad(set_to_none=True)
     torch.cuda.empty_cache()
     training.config = training.config.replace(device_batch=half)
     if training.graphs:
         training.begin_graphs()
-    print(f"warning: {told}; device_batch is {half} from here", file=sys.stderr)
+    print(f"warning: {what}; device_batch is {half} from here", file=sys.stderr)
 
 
 def take_step(training: Training, parts: list[Batch]) -> tuple[Sums, Tensor]:
@@ -459,7 +457,7 @@ def _check_loss(training: Training, numbers: dict[str, float]) -> None:
     raise LossDiverged(
         f"step {totals.step}: the loss is {loss:.4g}, at the start {totals.first_loss:.4g}; the "
         f"last good state is {kept[-1] if kept else 'the beginning'}. Take a lower "
-        "`learning_rate`, a longer `warmup` or `--pretraining.precision fp32`, in another `output`"
+        "`learning_rate`, a longer `warmup` or `precision` fp32, in another `output`"
     )
 
 

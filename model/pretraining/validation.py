@@ -77,8 +77,7 @@ def describe_collapse(step: int, measures: Mapping[str, float]) -> str | None:
         return None
     return (
         f"step {step}: the discriminator is a constant so far (AUC {auc:.3f}): if that lasts, "
-        "train longer, or with `--pretraining.objective mlm` and `pretraining.start_from` its "
-        "encoder (docs/results.md)"
+        "train longer, or with `objective` mlm and `start_from` its encoder (docs/results.md)"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import yaml
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.settings import Settings, replace_settings
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.config import (
@@ -64,12 +64,9 @@ class Recipe:
         if find_objective(self.pretraining.objective).has_generator:
             self.architecture.derive_generator()
         types = self.architecture.type_vocabulary_size
-        if self.pretraining.has_segments and types < 2:
-            raise UserError(
-                "must be at least 2 for mlm+nsp, and unless `--pretraining.segment_probability 0`",
-                "type_vocabulary_size",
-                types,
-            )
+        if self.pretraining.has_segments:
+            why = "must be at least 2 for mlm+nsp, and unless segment_probability is 0"
+            require(types >= 2, why, "type_vocabulary_size", types)
 
 
 RECIPES: Mapping[str, Recipe] = {name: Recipe.read(name) for name in get_args(RecipeName)}
@@ -92,8 +89,5 @@ def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:
 def check_start_is_not_needed(names: Iterable[str]) -> None:
     """Raise UserError for the first of these settings that only loaded weights give an effect."""
     for name in names:
-        if name in AdaptationConfig.model_fields:
-            raise UserError(
-                "has no effect on a training that starts from random weights; give `start_from` too",
-                name,
-            )
+        is_of_start = name in AdaptationConfig.model_fields
+        require(not is_of_start, "has no effect on random weights; give `start_from` too", name)

@@ -23,12 +23,12 @@ from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.corpus_job import make_corpus
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.contrastive import ContrastiveConfig, adapt_contrastively
-from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.evaluation.metrics import METRICS
 from amazon_electra.model.evaluation.predictions import read_predictions
 from amazon_electra.model.evaluation.significance import compare_arms
 from amazon_electra.model.finetune import finetune
 from amazon_electra.model.finetuning.config import FinetuneConfig
+from amazon_electra.model.origin import write_origin
 
 TASKS = {"polarity": {}, "balanced polarity": {"sampling": "balanced", "balanced_test": "true"}}
 COUNTS = (50, 200, 800, 3000)

@@ -25,7 +25,6 @@ from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.corpus_job import make_corpus
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.out_of_fold import OutOfFold
-from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.evaluation.choice import (
     choose_best,
     fit_temperature,
@@ -35,6 +34,7 @@ from amazon_electra.model.evaluation.predictions import Predictions, read_predic
 from amazon_electra.model.finetune import finetune
 from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.origin import write_origin
 from amazon_electra.model.questions.wrong_labels import find_wrong_labels
 
 ARMS = ("tfidf", "frozen", "joined", "finetuned", "stack")

@@ -30,7 +30,7 @@ from amazon_electra.beam_jobs.config import CorpusConfig, ScoringConfig
 from amazon_electra.beam_jobs.corpus_job import make_corpus
 from amazon_electra.beam_jobs.sample.sample_dump import write_sample
 from amazon_electra.beam_jobs.scoring_job import score
-from amazon_electra.model.encoders.origin import write_origin
+from amazon_electra.model.origin import write_origin
 from tests.bench.measuring import measure
 from tests.bench.servers import make_model, read_texts
 

@@ -21,9 +21,9 @@ from amazon_electra.beam_jobs.corpus_job import make_corpus
 from amazon_electra.beam_jobs.sample.sample_dump import write_sample
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 from amazon_electra.beam_jobs.scoring.score_files import prepare_text
-from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.export import ExportCell, export
 from amazon_electra.model.finetune import FinetuneConfig, finetune
+from amazon_electra.model.origin import write_origin
 from tests.libraries import BATCH, INT8, Answer, ask, list_libraries
 
 ARMS = {"frozen": "frozen", "joined": "joined", "finetuned": "fine-tuned"}

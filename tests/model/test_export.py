@@ -31,12 +31,12 @@ from amazon_electra.model import check, export
 from amazon_electra.model.arms.arm import Resources
 from amazon_electra.model.arms.frozen import Frozen
 from amazon_electra.model.arms.out_of_fold import OutOfFold
-from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.evaluation import choice
 from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
 from amazon_electra.model.finetune import FinetuneConfig, finetune
 from amazon_electra.model.finetuning.examples import Example, Sampling, load_examples
 from amazon_electra.model.finetuning.tasks import find_task
+from amazon_electra.model.origin import write_origin
 from amazon_electra.model.tracking.served_model import write_served_model
 from tests.libraries import BATCH, INT8, ask, list_libraries
 from tests.model.corpora import (

@@ -12,8 +12,8 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.model import export
 from amazon_electra.model.config import PretrainingConfig
-from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.encoders.weights import load_masked_lm
+from amazon_electra.model.origin import write_origin
 from amazon_electra.model.pretraining.network.transformers_mlm import TransformersMlm
 from tests.beam_jobs.dumps import run_shard_steps
 from tests.libraries import list_libraries

@@ -24,10 +24,10 @@ from amazon_electra.model.config import ContrastiveConfig, TrainingResources
 from amazon_electra.model.contrastive import adapt_contrastively
 from amazon_electra.model.encoders.config import POOLING
 from amazon_electra.model.encoders.known import KNOWN, find_known, warn_of_amazon
-from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.encoders.vocabulary import add_prefix
 from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.network import load_tokenizer
+from amazon_electra.model.origin import write_origin
 from tests.beam_jobs.dumps import run_shard_steps
 from tests.libraries import INT8, list_libraries
 from tests.model.corpora import write_corpus

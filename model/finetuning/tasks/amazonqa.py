@@ -14,9 +14,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning.examples import Example, Task, make_span_task
-from amazon_electra.model.finetuning.files import get_column, open_text, parse_json_object
+from amazon_electra.model.finetuning.files import Row, read_json_rows
 from amazon_electra.model.finetuning.splits import SplitReader, plan_splits
 
 MAX_SPAN = 9
@@ -27,39 +26,27 @@ SPANS = 5
 
 def read_amazonqa_questions(path: Path) -> Iterator[Example]:
     """Yield the questions, labelled by whether they can be answered; answers have no place (-1)."""
-    with open_text(path) as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            row = parse_json_object(line, path, number)
-            question = str(get_column(row, "questionText", path, number))
-            snippets = [
-                " ".join(str(s).split()) for s in _read_list(row, "review_snippets", path, number)
-            ]
-            written = [
-                a.get("answerText")
-                for a in _read_list(row, "answers", path, number)
-                if isinstance(a, dict)
-            ]
-            answers = tuple((str(text), -1) for text in written if text)
-            name = str(row.get("qid", f"{path.name}:{number}"))
-            yield Example(
-                name,
-                question,
-                " ".join(filter(None, snippets)),
-                label=int(bool(row.get("is_answerable"))),
-                answers=answers,
-                product=str(row.get("asin", "")),
-            )
+    for row in read_json_rows(path):
+        snippets = [" ".join(str(one).split()) for one in read_list(row, "review_snippets")]
+        given = [one for one in read_list(row, "answers", []) if isinstance(one, dict)]
+        written = [one.get("answerText") for one in given]
+        yield Example(
+            str(row.fields.get("qid", f"{path.name}:{row.line}")),
+            str(row.get("questionText")),
+            " ".join(filter(None, snippets)),
+            label=int(bool(row.fields.get("is_answerable"))),
+            answers=tuple((str(text), -1) for text in written if text),
+            product=str(row.fields.get("asin", "")),
+        )
 
 
-def _read_list(row: dict[str, Any], name: str, path: Path, number: int) -> list[Any]:
-    """Return a field that is a list, empty where it is null; snippets must be there."""
-    if name != "answers" and name not in row:
-        get_column(row, name, path, number)  # raises
-    found = row.get(name)
-    if found is not None and not isinstance(found, list):
-        raise UserError(f"{path}, line {number}: {name} is no list")
+def read_list(row: Row, name: str, default: Any = None) -> list[Any]:
+    """Return a field that is a list, empty where it is null."""
+    found = row.fields.get(name, default)
+    if found is None and name not in row.fields:
+        row.get(name)  # raises
+    if not isinstance(found or [], list):
+        row.refuse(f"{name} is no list")
     return found or []
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from amazon_electra.model.finetuning.examples import Example, Task
-from amazon_electra.model.finetuning.files import find_class, open_text
+from amazon_electra.model.finetuning.files import Row, open_text
 from amazon_electra.model.finetuning.splits import SplitReader
 
 ENTITY_KINDS = ("PER", "ORG", "LOC", "MISC")
@@ -22,7 +22,7 @@ def read_sentences(path: Path) -> Iterator[Example]:
             cells = line.split()
             if cells and cells[0] != "-DOCSTART-":
                 words.append(cells[0])
-                find_class(cells[-1], TAG_INDICES, path, number)
+                Row({"tag": cells[-1]}, path, number).find_class("tag", TAG_INDICES)
                 tags.append(cells[-1])
             elif words:
                 indices = tuple(TAG_INDICES[tag] for tag in convert_to_iob2(tags))

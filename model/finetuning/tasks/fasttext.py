@@ -3,9 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning.examples import CLASS_METRICS, Example, Task
-from amazon_electra.model.finetuning.files import find_class, open_text
+from amazon_electra.model.finetuning.files import Row, open_text
 from amazon_electra.model.finetuning.splits import SplitReader
 
 LABELS = {"__label__1": 0, "__label__2": 1}
@@ -15,11 +14,12 @@ def read_fasttext(path: Path) -> Iterator[Example]:
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             label, space, text = line.strip().partition(" ")
-            if not line.strip():
+            if not label:
                 continue
+            row = Row({"label": label}, path, number)
             if not space:
-                raise UserError(f"{path}, line {number}: not `__label__N text`: {label[:60]!r}")
-            index = find_class(label, LABELS, path, number)
+                row.refuse(f"not `__label__N text`: {label[:60]!r}")
+            index = row.find_class("label", LABELS)
             yield Example(f"{path.name}:{number}", text, label=index)
 
 

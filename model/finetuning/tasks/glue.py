@@ -7,18 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning.examples import Example, Omission, Split, Task
-from amazon_electra.model.finetuning.files import (
-    find_class,
-    get_column,
-    is_short,
-    open_text,
-    parse_number,
-    read_table_rows,
-)
+from amazon_electra.model.finetuning.files import Row, open_text, read_table_rows
 from amazon_electra.model.finetuning.splits import SplitReader, SplitSource, plan_splits
 
 ENTAILMENT = ("entailment", "not_entailment")
@@ -84,8 +76,8 @@ SPECS: Mapping[str, GlueSpec] = {
 }  # fmt: skip
 
 
-def read_glue_rows(spec: GlueSpec, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield line number and row; CoLA's files have no header line, STS-B's sometimes have none."""
+def read_glue_rows(spec: GlueSpec, path: Path) -> Iterator[Row]:
+    """Yield the rows; CoLA's files have no header line, STS-B's sometimes have none."""
     with open_text(path) as file:
         first = file.readline().rstrip("\n").split("\t")
     if spec.text in first:
@@ -96,27 +88,24 @@ def read_glue_rows(spec: GlueSpec, path: Path) -> Iterator[tuple[int, dict[str, 
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             cells = line.rstrip("\n").split("\t")
-            yield number, dict(itertools.zip_longest(spec.header, cells[: len(spec.header)]))
+            fields = dict(itertools.zip_longest(spec.header, cells[: len(spec.header)]))
+            yield Row(fields, path, number)
 
 
 def read_glue_examples(spec: GlueSpec, path: Path) -> Iterator[Example | Omission]:
     classes = {label: i for i, label in enumerate(spec.labels)}
     wanted = [spec.text, *([spec.pair] if spec.pair else []), spec.label]
-    for number, row in read_glue_rows(spec, path):
-        if is_short(row, wanted):
+    for row in read_glue_rows(spec, path):
+        if row.is_short(wanted):
             yield Omission("line too short")
-            continue
-        written = get_column(row, spec.label, path, number)
-        if written == "-":
-            continue
-        label: int | float = (
-            find_class(written, classes, path, number)
-            if classes
-            else parse_number(written, path, number)
-        )
-        pair = get_column(row, spec.pair, path, number) if spec.pair else None
-        name = str(row.get("index") or row.get("id") or number - 1)
-        yield Example(f"{path.stem}:{name}", get_column(row, spec.text, path, number), pair, label)
+        elif row.get(spec.label) != "-":
+            name = row.fields.get("index") or row.fields.get("id") or row.line - 1
+            yield Example(
+                f"{path.stem}:{name}",
+                row.get(spec.text),
+                row.get(spec.pair) if spec.pair else None,
+                row.find_class(spec.label, classes) if classes else row.read_number(spec.label),
+            )
 
 
 def _find_folder(data: Path, spec: GlueSpec) -> Path:
@@ -132,14 +121,13 @@ def _make_task(name: str, spec: GlueSpec) -> Task:
     def plan_glue_splits(data: Path) -> Mapping[Split, SplitSource]:
         return plan_splits(_find_folder(data, spec), spec.leave_out, labelled_test=False)
 
+    read = partial(read_glue_examples, spec)
     return Task(
         name=name,
         shape="classification" if spec.labels else "regression",
         labels=spec.labels,
         metrics=spec.metrics,
-        read=SplitReader(
-            partial(read_glue_examples, spec), plan_glue_splits, is_ordered=spec.is_ordered
-        ),
+        read=SplitReader(read, plan_glue_splits, is_ordered=spec.is_ordered),
         source=f"GLUE: {spec.folder}/train.tsv, dev.tsv",
         trained_as=spec.trained_as,
     )

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.model.finetuning.examples import Example, Omission, Split, make_span_task
-from amazon_electra.model.finetuning.files import get_column, read_table_rows
+from amazon_electra.model.finetuning.files import read_table_rows
 from amazon_electra.model.finetuning.splits import (
     SplitReader,
     SplitSource,
     get_passage,
     group_by_split,
-    plan_cut_splits,
     plan_missing_splits,
+    plan_splits,
 )
 
 NO_ANSWER = "ANSWERNOTFOUND"
@@ -25,7 +25,7 @@ NO_ANSWER = "ANSWERNOTFOUND"
 def plan_subjqa_splits(data: Path) -> Mapping[Split, SplitSource]:
     """Plan every domain below the folder; a file alone is cut."""
     if data.is_file():
-        return plan_cut_splits(data)
+        return plan_splits(data)
     found = group_by_split(sorted(data.rglob("*.csv*")), data)
     require(any(found.values()), f"{data}: no <domain>/train.csv, dev.csv or test.csv of SubjQA")
     return plan_missing_splits(found)
@@ -36,14 +36,16 @@ def read_subjqa_questions(path: Path) -> Iterator[Example | Omission]:
     ones. Where none of them is found in the review the question is left out, not unanswerable.
     """
     held: dict[str, tuple[Example, list[tuple[str, int] | None]]] = {}
-    for number, row in read_table_rows(path):
-        name = str(get_column(row, "q_review_id", path, number))
-        review = str(get_column(row, "review", path, number)).removesuffix(NO_ANSWER).rstrip()
+    for row in read_table_rows(path):
+        name = str(row.get("q_review_id"))
+        review = str(row.get("review")).removesuffix(NO_ANSWER).rstrip()
         if name not in held:
-            question = str(get_column(row, "question", path, number))
-            held[name] = Example(name, question, review), []
-        answer = str(get_column(row, "human_ans_spans", path, number))
-        start = _parse_start(row.get("human_ans_indices"), path, number)
+            held[name] = Example(name, str(row.get("question")), review), []
+        answer, written = str(row.get("human_ans_spans")), str(row.fields.get("human_ans_indices"))
+        try:
+            start = int(ast.literal_eval(written)[0])
+        except (ValueError, SyntaxError, TypeError, IndexError):
+            row.refuse(f"human_ans_indices {written!r}")
         if answer != NO_ANSWER:
             held[name][1].append(align_answer(review, answer, start))
     for example, marked in held.values():
@@ -68,13 +70,6 @@ def align_answer(review: str, answer: str, start: int) -> tuple[str, int] | None
     first = min(found, key=lambda i: abs(places[i] - start))
     begin, end = places[first], places[first + len(wanted) - 1] + 1
     return review[begin:end], begin
-
-
-def _parse_start(written: object, path: Path, line: int) -> int:
-    try:
-        return int(ast.literal_eval(str(written))[0])
-    except (ValueError, SyntaxError, TypeError, IndexError):
-        raise UserError(f"{path}, line {line}: human_ans_indices {written!r}") from None
 
 
 TASKS = (

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from amazon_electra.model.finetuning.examples import Example, Task
-from amazon_electra.model.finetuning.files import find_class, get_column, read_table_rows
+from amazon_electra.model.finetuning.files import read_table_rows
 from amazon_electra.model.finetuning.splits import SplitReader, plan_splits
 
 ENDINGS = 4
@@ -14,17 +14,13 @@ CLASSES = {str(i): i for i in range(ENDINGS)}
 
 def read_swag_questions(path: Path) -> Iterator[Example]:
     """Yield the shared beginning `sent1` with four choices, each `sent2` with an ending."""
-    for number, row in read_table_rows(path):
-        begun = str(get_column(row, "sent2", path, number))
-        choices = tuple(
-            f"{begun} {get_column(row, f'ending{i}', path, number)}" for i in range(ENDINGS)
-        )
-        label = find_class(get_column(row, "label", path, number), CLASSES, path, number)
+    for row in read_table_rows(path):
+        begun, ends = row.get("sent2"), [row.get(f"ending{i}") for i in range(ENDINGS)]
         yield Example(
-            f"{path.name}:{number}",
-            str(get_column(row, "sent1", path, number)),
-            label=label,
-            choices=choices,
+            f"{path.name}:{row.line}",
+            str(row.get("sent1")),
+            label=row.find_class("label", CLASSES),
+            choices=tuple(f"{begun} {end}" for end in ends),
         )
 
 

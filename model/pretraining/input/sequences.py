@@ -4,9 +4,9 @@ of each window of row groups. A place is one number, the sequences consumed over
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -104,25 +104,6 @@ class Shards:
             sequences=sum(footer["sequences"] for footer in footers),
             tokens=sum(footer["tokens"] for footer in footers),
             fingerprint=hashlib.sha256(json.dumps(listing, sort_keys=True).encode()).hexdigest(),
-        )
-
-    @staticmethod
-    def pool(all_shards: Sequence["Shards"]) -> "Shards":
-        """Return several folders of the same vocabulary and length as one, in this order."""
-        first = all_shards[0]
-        for other in all_shards[1:]:
-            assert (other.vocabulary_fingerprint, other.max_length) == (
-                first.vocabulary_fingerprint,
-                first.max_length,
-            )
-        return replace(
-            first,
-            row_groups=tuple(group for shards in all_shards for group in shards.row_groups),
-            sequences=sum(shards.sequences for shards in all_shards),
-            tokens=sum(shards.tokens for shards in all_shards),
-            fingerprint=hashlib.sha256(
-                " ".join(shards.fingerprint for shards in all_shards).encode()
-            ).hexdigest(),
         )
 
     @property

@@ -9,8 +9,8 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.encoders.origin import write_origin
 from amazon_electra.model.encoders.places import find_published
+from amazon_electra.model.origin import write_origin
 from amazon_electra.model.pretraining.assembly import build_model
 from amazon_electra.model.pretraining.network.encoder import build_attention, initialize_weights
 from amazon_electra.model.pretraining.network.initial_weights import Origin, load_weights

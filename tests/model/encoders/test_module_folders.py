@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.encoders.origin import write_origin
+from amazon_electra.model.origin import write_origin
 from tests.model.encoders.published_kinds import write_kind
 from tests.refusals import names
 

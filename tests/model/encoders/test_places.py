@@ -121,7 +121,7 @@ BRING = """
 import json, sys
 from pathlib import Path
 from amazon_electra.beam_jobs.core.errors import TransientError, UserError
-from amazon_electra.model.encoders.origin import write_origin
+from amazon_electra.model.origin import write_origin
 
 for place, output in zip(sys.argv[2:], range(100)):
     folder = Path(sys.argv[1], str(output))

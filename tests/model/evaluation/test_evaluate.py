@@ -8,8 +8,8 @@ import pytest
 
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.model import device, evaluate, finetune
+from amazon_electra.model.evaluate import write_mistakes
 from amazon_electra.model.evaluation import latency
-from amazon_electra.model.evaluation.evaluate import _write_mistakes
 from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
 from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.tasks import find_task
@@ -42,7 +42,7 @@ def test_a_mistake_of_every_shape_can_be_read(
     task, example, label, prediction, more, shown, tmp_path
 ):
     said = Predictions(["a"], [label], [prediction], np.ones(1), **more)
-    _write_mistakes(said, [example], find_task(task), tmp_path, tmp_path / "mistakes.jsonl")
+    write_mistakes(said, [example], find_task(task), tmp_path, tmp_path / "mistakes.jsonl")
     row = json.loads((tmp_path / "mistakes.jsonl").read_text())
     assert (format_answer(row["label"]), format_answer(row["prediction"])) == shown
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.model.evaluate import summarize_predictions
 from amazon_electra.model.evaluation import predictions
-from amazon_electra.model.evaluation.evaluate import summarize_predictions
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.report import report
 from tests.model.report.evaluations import said

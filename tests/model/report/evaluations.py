@@ -8,8 +8,8 @@ import json
 import numpy as np
 
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.model.evaluate import summarize_predictions
 from amazon_electra.model.evaluation import predictions
-from amazon_electra.model.evaluation.evaluate import summarize_predictions
 from amazon_electra.model.evaluation.predictions import Predictions
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.report import report

@@ -15,8 +15,9 @@ from amazon_electra.model.finetuning.examples import (
     load_examples,
 )
 from amazon_electra.model.finetuning.splits import (
+    group_by_split,
     hash_input,
-    list_split_files,
+    list_data_files,
 )
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_formats import splits
@@ -68,6 +69,10 @@ def content(task, name, of_split=None):
         return "\n\n".join("\n".join(f"{word} O" for word in text.split()) for _, text in texts)
     header = "sent1,sent2,ending0,ending1,ending2,ending3,label"
     return "\n".join([header, *(f"{text},a,b,c,d,e,{i % 4}" for i, text in texts)])
+
+
+def find_splits(data):
+    return group_by_split(list_data_files(data), data)
 
 
 def shown(examples):
@@ -172,20 +177,24 @@ def test_equal_inputs_differ_in_case_and_spaces_alone(tmp_path):
 def test_a_word_of_the_name_tells_the_split(tmp_path, name, split):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("x")
-    found = list_split_files(tmp_path)
+    found = find_splits(tmp_path)
     assert [s for s in SPLITS if found[s]] == ([split] if split else [])
 
 
 def test_a_name_of_two_splits_is_refused(tmp_path):
     (tmp_path / "train_test.csv").write_text("x")
     with pytest.raises(UserError, check=names("train_test.csv: ")):
-        list_split_files(tmp_path)
+        find_splits(tmp_path)
 
 
 def test_notes_beside_the_data_are_not_data(tmp_path):
     for name in ("README.md", "readme.txt", "LICENSE", "load.py", ".hidden", "train.csv"):
         (tmp_path / name).write_text("x")
-    assert list_split_files(tmp_path) == {"train": [tmp_path / "train.csv"], "dev": [], "test": []}
+    assert find_splits(tmp_path) == {
+        "train": [tmp_path / "train.csv"],
+        "dev": [],
+        "test": [],
+    }
 
 
 def test_a_folder_of_both_squads(tmp_path):

@@ -12,31 +12,29 @@ from amazon_electra.beam_jobs.core.settings import Settings
 LAYER_NORM_EPSILON = 1e-12  # google, transformers
 
 
-class Architecture(Settings):
+class Architecture(Settings, use_attribute_docstrings=True):
     """Shape of the discriminator (or of the MLM trunk); the generator is derived from it."""
 
-    layers: int = Field(ge=1, description="transformer layers")
-    hidden: int = Field(ge=1, description="width of the hidden states")
-    intermediate: int = Field(ge=1, description="width inside the feed-forward blocks")
-    heads: int = Field(ge=1, description="attention heads")
-    embedding: int = Field(ge=1, description="width of the token embeddings")
-    generator_multiplier: float = Field(
-        description="width of the generator as a fraction of `hidden`; 1: the same widths and heads"
-    )
-    max_positions: int = Field(
-        default=512, ge=1, description="longest sequence, in tokens (google)"
-    )
-    type_vocabulary_size: int = Field(default=2, ge=1, description="number of token types (google)")
-    layer_norm_eps: float = Field(
-        default=LAYER_NORM_EPSILON,
-        gt=0,
-        description="added to the variance in every LayerNorm (google)",
-    )
-    generator_layers: int | None = Field(
-        default=None,
-        ge=1,
-        description="layers of the generator; none: as many as the discriminator (google)",
-    )
+    layers: int = Field(ge=1)
+    """transformer layers"""
+    hidden: int = Field(ge=1)
+    """width of the hidden states"""
+    intermediate: int = Field(ge=1)
+    """width inside the feed-forward blocks"""
+    heads: int = Field(ge=1)
+    """attention heads"""
+    embedding: int = Field(ge=1)
+    """width of the token embeddings"""
+    generator_multiplier: float
+    """width of the generator as a fraction of `hidden`; 1: the same widths and heads"""
+    max_positions: int = Field(512, ge=1)
+    """longest sequence, in tokens (google)"""
+    type_vocabulary_size: int = Field(2, ge=1)
+    """number of token types (google)"""
+    layer_norm_eps: float = Field(LAYER_NORM_EPSILON, gt=0)
+    """added to the variance in every LayerNorm (google)"""
+    generator_layers: int | None = Field(None, ge=1)
+    """layers of the generator; none: as many as the discriminator (google)"""
 
     @model_validator(mode="after")
     def _check_architecture(self) -> Self:

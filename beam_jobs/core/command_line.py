@@ -278,4 +278,5 @@ def describe_field(field: FieldInfo) -> str:
     notes = [f"{BOUNDS[bound]} {number}" for bound, number in bounds.items()]
     if not field.is_required() and field.default not in (None, "", (), []):
         notes.append(f"default: {format_value(field.default)}")
-    return (field.description or "") + (f" ({', '.join(notes)})" if notes else "")
+    about = " ".join((field.description or "").split())  # of lines, if it is a docstring
+    return about + (f" ({', '.join(notes)})" if notes else "")

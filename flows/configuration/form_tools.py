@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def make_form_field(kind: type[Settings], name: str, **changes: Any) -> Any:
     """Return the form's field for a setting of a job: its description, bounds and default."""
     field = kind.model_fields[name]
-    about = field.description or ""
+    about = " ".join((field.description or "").split())
     words = {"default": field.default, "description": f"{about[:1].upper()}{about[1:]}"}
     return Field(**{**words, **list_bounds(field), **changes})
 

@@ -23,33 +23,22 @@ from amazon_electra.model.finetuning.tasks.corpus import LABEL
 from amazon_electra.model.recipes import RECIPES
 
 
-class FinetuneConfig(Settings):
+class FinetuneConfig(Settings, use_attribute_docstrings=True):
     """What decides the result of a fine-tuning, besides its data and the encoder."""
 
     task: str = Field(description=TASK.documentation)
-    seed: int = Field(
-        default=0,
-        ge=0,
-        le=MAX_SEED,
-        description="decides the head, the order, dropout and the training examples",
-    )
-    recipe: RecipeName | None = Field(
-        default=None, description="take the fine-tuning settings of this recipe as defaults"
-    )
-    arm: str = Field(
-        default="finetuned",
-        description="what is fitted: the name of an arm (model/arms), such as finetuned, a "
-        "network that is trained whole",
-    )
-    start: str = Field(
-        default="trained",
-        pattern=r"^(trained|random|half|layers:[1-9]\d*)$",
-        description="weights that the network begins with: trained (the encoder's), random, half "
-        "or layers:N (layers of the teacher)",
-    )
-    settings: dict[str, str] = Field(
-        default={}, description="what differs from the recipe: fields of FinetuningSettings"
-    )
+    seed: int = Field(0, ge=0, le=MAX_SEED)
+    """decides the head, the order, dropout and the training examples"""
+    recipe: RecipeName | None = None
+    """take the fine-tuning settings of this recipe as defaults"""
+    arm: str = "finetuned"
+    """what is fitted: the name of an arm (model/arms), such as finetuned, a network that is trained
+    whole"""
+    start: str = Field("trained", pattern=r"^(trained|random|half|layers:[1-9]\d*)$")
+    """weights that the network begins with: trained (the encoder's), random, half or layers:N
+    (layers of the teacher)"""
+    settings: dict[str, str] = Field({})
+    """what differs from the recipe: fields of FinetuningSettings"""
     others: ClassVar = (FinetuningSettings,)
 
 

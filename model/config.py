@@ -1,4 +1,4 @@
-"""What can be set for training: each field with its meaning, unit, bounds, default and source.
+"""Settings of training: each field with its meaning, unit, bounds, default and source.
 
 Sources: paper is Clark et al. 2020, ELECTRA, arXiv 2003.10555, tables 6 and 7; google is
 google-research/electra (configure_pretraining.py, configure_finetuning.py, util/training_utils.py,
@@ -197,7 +197,7 @@ class FinetuningSettings(Settings, use_attribute_docstrings=True):
 
 
 class AdaptationConfig(Settings, use_attribute_docstrings=True):
-    """What a training that starts from loaded weights (--start-from) does against forgetting.
+    """Settings against forgetting, of a training that starts from loaded weights.
 
     The trunk is what was loaded and is fine-tuned later: embeddings and encoder, without heads.
     model/pretraining/defaults.py has the defaults for published encoders.
@@ -211,7 +211,7 @@ class AdaptationConfig(Settings, use_attribute_docstrings=True):
 
 
 class VocabularyConfig(Settings, use_attribute_docstrings=True):
-    """What decides a vocabulary besides its corpus."""
+    """Settings of a vocabulary."""
 
     size: int = Field(50_000, ge=MIN_VOCABULARY)
     """entries, special tokens included"""
@@ -226,7 +226,7 @@ class VocabularyConfig(Settings, use_attribute_docstrings=True):
 
 
 class PretrainConfig(Settings, use_attribute_docstrings=True):
-    """What decides a pre-training besides its shards and the weights that it begins with."""
+    """Settings of a pre-training."""
 
     recipe: RecipeName
     """size of the model and length of its training"""
@@ -240,7 +240,7 @@ class PretrainConfig(Settings, use_attribute_docstrings=True):
 
 
 class TrainingResources(Settings, use_attribute_docstrings=True):
-    """Where and with what a training runs. Nothing here changes its result."""
+    """Device, processes and threads of a training, which change nothing in its result."""
 
     device: PretrainingDevice = Field(
         default="auto", description=f"{DEVICE.documentation}, xla-spmd all of them"
@@ -256,7 +256,7 @@ ALL_CORES = TrainingResources()
 
 
 class ContrastiveConfig(Settings, use_attribute_docstrings=True):
-    """What decides the result of a contrastive adaptation; docs/results.md has what was tried."""
+    """Settings of a contrastive adaptation; docs/results.md has what was tried."""
 
     seed: int = Field(0, ge=0, le=MAX_SEED)
     """decides the order of the pairs"""

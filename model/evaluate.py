@@ -17,6 +17,7 @@ from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Resources
 from amazon_electra.model.arms.out_of_fold import OutOfFold, list_labels
@@ -36,7 +37,7 @@ from amazon_electra.model.finetuning.tasks.corpus import locate_reviews
 from amazon_electra.model.results import EvaluationResult
 
 CHOSEN_ON_DEV = ("learning_rate", "C", "class_weight")
-"""What metrics.json says of result.json: of a fine-tuning, and of a baseline."""
+"""Fields of result.json, of a fine-tuning or a regression, that metrics.json has too."""
 MISTAKES_KEPT = 100
 """The worst mistakes of a split, which are kept with their text."""
 
@@ -92,7 +93,7 @@ def evaluate_model(
     trained = read_task_head(folder).task
     if trained not in (task.name, *task.trained_as):
         raise UserError(f"{folder} was fine-tuned on {trained}", "task", task.name)
-    finetuning_run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    finetuning_run = read_json(folder / "run.json")
     settings = FinetuningSettings.from_run(finetuning_run)
     left_out: Counter[str] = Counter()
     sampling = choose_sampling(settings, split, finetuning_run["seed"])
@@ -104,7 +105,7 @@ def evaluate_model(
         answers = dict(zip(predictions.ids, predictions.predictions, strict=True))
         write_json(output / "answers.json", answers)
     seconds = round(time.perf_counter() - started, 3)
-    result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
+    result = read_json(folder / "result.json")
     measured = summarize_predictions(predictions, task, split) | {
         "model": str(folder),
         "data": str(data),

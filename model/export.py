@@ -51,8 +51,7 @@ from amazon_electra.model.finetuning.head import NETWORK
 from amazon_electra.model.finetuning.request import choose_sampling
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.questions.drift import MAX_KNOWN, write_profile
-from amazon_electra.model.questions.of_model import answer_questions
-from amazon_electra.model.questions.of_sets import answer_set_questions
+from amazon_electra.model.questions.of_model import answer_questions, answer_set_questions
 from amazon_electra.model.report.document import render_template
 from amazon_electra.model.report.owner import COST
 from amazon_electra.model.results import ExportResult

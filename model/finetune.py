@@ -18,6 +18,7 @@ from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import WORK, Arm, Diverged, Resources
 from amazon_electra.model.arms.out_of_fold import (
@@ -233,7 +234,7 @@ def read_current_result(request: Request, output: Path) -> dict[str, Any] | None
     file = output / "result.json"
     if not file.exists():
         return None
-    result = dict(json.loads(file.read_text(encoding="utf-8")))
+    result = dict(read_json(file))
     wanted = json.loads(json.dumps(request.describe()))
     written = file.stat().st_mtime
     if any(source.stat().st_mtime > written for source in request.list_sources()):

@@ -17,6 +17,7 @@ from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.special_tokens import count_rows
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders import known
@@ -29,7 +30,7 @@ from amazon_electra.model.encoders.config import (
     read_architecture,
     read_config,
 )
-from amazon_electra.model.encoders.known import METADATA_FILE, read_card, read_json
+from amazon_electra.model.encoders.known import METADATA_FILE, read_card
 from amazon_electra.model.encoders.places import FORMS, find_published, name_place
 from amazon_electra.model.encoders.vocabulary import (
     add_prefix,
@@ -157,8 +158,8 @@ def _check_network(
     rows = len(weights[encoder_weights.WORDS])
     found: dict[str, Any] = {n: tuple(tensor.shape) for n, tensor in weights.items()}
     found |= {"vocab_size": rows, "layers": encoder_weights.count_layers(weights)}
-    told = {"vocab_size": config.get("vocab_size", rows), "layers": shape.layers}
-    for name, wanted in (told | dict(encoder_weights.list_shapes(shape))).items():
+    named = {"vocab_size": config.get("vocab_size", rows), "layers": shape.layers}
+    for name, wanted in (named | dict(encoder_weights.list_shapes(shape))).items():
         if found.get(name) != wanted:
             raise UserError(f"config.json: {name}={wanted}, the weights have {found.get(name)}")
     check_entries(list_all_entries(tokenizer), rows)

@@ -18,6 +18,7 @@ from torch import Tensor, distributed, multiprocessing
 from amazon_electra.beam_jobs.core.children import GRACE_SECONDS
 from amazon_electra.beam_jobs.core.command import USER_ERROR, main
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
+from amazon_electra.beam_jobs.core.nesting import read_json
 
 RENDEZVOUS = "AMAZON_ELECTRA_RENDEZVOUS"
 """Environment variable with the file by which processes of one machine find each other."""
@@ -41,7 +42,7 @@ class Rank:
 
     backend = "gloo"
     method = "env://"
-    """Where the processes find each other."""
+    """Address at which the processes find each other."""
     moves_together = False
     """Whether every program has to run in all processes at once, which sums by itself (SPMD)."""
 
@@ -153,7 +154,7 @@ def run_processes(run: Run, arguments: Any, processes: int) -> dict[str, Any]:
             for process in started.processes:
                 process.join(GRACE_SECONDS)
                 process.kill()
-        result: dict[str, Any] = json.loads((folder / "0.out").read_text(encoding="utf-8"))
+        result: dict[str, Any] = read_json(folder / "0.out")
         return result
 
 
@@ -198,7 +199,7 @@ def _build_error(codes: Sequence[int], first: int, folder: Path) -> BaseExceptio
         return SystemExit(code)
     cause = {"message": f"failed with exit code {code}"}
     if (file := folder / f"{rank}.json").exists():
-        cause = json.loads(file.read_text(encoding="utf-8"))
+        cause = read_json(file)
     if code == USER_ERROR:
         return UserError(**cause)
     kind = TransientError if code == os.EX_TEMPFAIL else JobFailed

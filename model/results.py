@@ -1,4 +1,4 @@
-"""What the functions of this package return: the fields of the file that each writes."""
+"""Results of the functions of this package: the fields of the file that each writes."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ from amazon_electra.beam_jobs.core.results import Result
 
 @dataclass(frozen=True)
 class VocabularyResult(Result):
-    """What train_vocabulary made: vocabulary.json."""
+    """Result of train_vocabulary: vocabulary.json."""
 
     size: int
     """Entries."""
@@ -23,7 +23,7 @@ class VocabularyResult(Result):
 
 @dataclass(frozen=True)
 class PretrainResult(Result):
-    """What pretrain did: result.json."""
+    """Result of pretrain: result.json."""
 
     encoder: str
     """The folder to fine-tune."""
@@ -46,7 +46,7 @@ class PretrainResult(Result):
 
 @dataclass(frozen=True)
 class FinetuneResult(Result):
-    """What finetune did: result.json."""
+    """Result of finetune: result.json."""
 
     seconds: float
     dev: dict[str, float] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class FinetuneResult(Result):
 
 @dataclass(frozen=True)
 class EvaluationResult(Result):
-    """What evaluate measured: metrics.json."""
+    """Result of evaluate: metrics.json."""
 
     task: str
     split: str
@@ -77,7 +77,7 @@ class EvaluationResult(Result):
 
 @dataclass(frozen=True)
 class SearchResult(Result):
-    """What search found: best.json. It also has the first metric on dev, as `dev_` and its name."""
+    """Result of search: best.json. It also has the first metric on dev, as `dev_` and its name."""
 
     settings: dict[str, Any]
     """The best ones, as FinetuneConfig.settings takes them."""
@@ -89,7 +89,7 @@ class SearchResult(Result):
 
 @dataclass(frozen=True)
 class ExportResult(Result):
-    """What export wrote: results.json, but for its `arms`."""
+    """Result of export: results.json, but for its `arms`."""
 
     task: str
     labels: list[str]
@@ -110,4 +110,4 @@ class ExportResult(Result):
     against: dict[str, dict[str, Any]] = field(default_factory=dict)
     """By simple model, the differences on test with their intervals."""
     questions: dict[str, Any] = field(default_factory=dict)
-    """Which labels look wrong, where it can be trusted, where it is weak."""
+    """Labels that look wrong, where it can be trusted, where it is weak."""

@@ -1,7 +1,8 @@
-"""Reads JSON that others wrote, and goes through what they nest."""
+"""Reads JSON and YAML that others wrote, and goes through what they nest."""
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 
@@ -11,6 +12,23 @@ def load_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def read_json(file: Path) -> Any:
+    """Return the content of a file; an empty object where there is no file."""
+    return load_json(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+def load_yaml(text: str) -> Any:
+    """Return what YAML says; ValueError where it is none."""
+    import yaml  # workers read none
+
+    try:
+        return yaml.safe_load(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from None
 
 
 def list_strings(content: Any) -> Iterator[str]:

@@ -11,14 +11,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.nesting import list_strings
+from amazon_electra.beam_jobs.core.nesting import list_strings, load_yaml
 from amazon_electra.beam_jobs.core.settings import list_mistakes, parse_field
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import list_changes
 from amazon_electra.flows.configuration.study_file import Study, StudyChoice
 from amazon_electra.flows.studies.study_checks import find_missing_places, validate_study
 from amazon_electra.model.config import FinetuningSettings
-from amazon_electra.model.yaml_text import load_yaml
 
 SHIPPED = Path(__file__).parent / "shipped"
 VARIABLE = re.compile(r"\$\{(\w+)\}")

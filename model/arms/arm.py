@@ -1,6 +1,5 @@
-"""What every arm has: the base class."""
+"""The base class of arms."""
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.model_folder.config import MULTILABEL
 from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature
 from amazon_electra.beam_jobs.model_folder.words import Words
@@ -43,7 +43,7 @@ class Diverged(UserError):
 
 @dataclass(frozen=True)
 class Resources:
-    """What an arm computes with; none of it decides the result."""
+    """Device, precision and cache of an arm; none of them decides the result."""
 
     device: str = "auto"
     precision: Precision = "auto"
@@ -53,7 +53,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Exported:
-    """What `Arm.export` wrote."""
+    """The exported folder, as `Arm.export` describes it."""
 
     format: Format
     temperature: float = 1.0
@@ -73,7 +73,7 @@ class Arm(ABC):
     name: ClassVar[str]
     """In FinetuneConfig.arm, forms and task.json."""
     title: ClassVar[str]
-    """What users read in the terminal, reports and MLflow; {} stands for the encoder's name, or for
+    """The name in the terminal, reports and MLflow; {} stands for the encoder's name, or for
     the network that the arm combines with others."""
     cross_validates: ClassVar[bool] = False
     """Whether `fit` chooses by folds of the training examples, and sets `out_of_fold`."""
@@ -91,7 +91,7 @@ class Arm(ABC):
     combines no other arms."""
 
     facts: dict[str, Any]
-    """What `fit` chose and counted, for result.json: `tried`, `n_train`, `parameters`, `device`,
+    """Choices and counts of `fit`, for result.json: `tried`, `n_train`, `parameters`, `device`,
     and whatever else the arm knows."""
     words: Words | None = None
     """Its TF-IDF, whose words are shown; None where it has none."""
@@ -151,7 +151,7 @@ def write_config(
 ) -> None:
     """Add to config.json what transformers has no field for; write it where there is none."""
     file = folder / "config.json"
-    config = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    config = read_json(file) if file.exists() else {}
     config["id2label"] = {str(place): label for place, label in enumerate(labels)}
     config["label2id"] = {label: place for place, label in enumerate(labels)}
     config["temperature"] = exported.temperature

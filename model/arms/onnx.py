@@ -1,6 +1,5 @@
 """Writes an exported folder with a network: ONNX, tokenizer, sentence-transformers' files."""
 
-import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 
 from amazon_electra.beam_jobs.core.files import atomic_path, hash_bytes, write_json
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.model_folder.config import ONNX, QUANTIZED
 from amazon_electra.model.arms.arm import Exported
 from amazon_electra.model.encoders.export import write_pooling
@@ -69,7 +69,7 @@ def write_shape(config: Any, folder: Path) -> None:
     """Add depth and width to config.json under the names that text-embeddings-inference reads."""
     file = folder / "config.json"
     shape = {name: getattr(config, name) for name in ("hidden_size", "num_hidden_layers")}
-    write_json(file, json.loads(file.read_text(encoding="utf-8")) | shape)
+    write_json(file, read_json(file) | shape)
 
 
 class StatesClassifier(nn.Module):

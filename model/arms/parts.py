@@ -1,6 +1,5 @@
-"""What the arms of several models share: the logits of each, weighted and added."""
+"""The base class of arms made of several models, whose logits are weighted and added."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.model_folder.probabilities import sum_logits
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Arm, Exported, Resources, write_config
@@ -43,7 +43,7 @@ class Parts(Arm):
         ).astype(np.float32)
 
     def save(self, folder: Path) -> None:
-        head = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+        head = read_json(folder / "task.json")
         for part in self.parts:
             (folder / part.folder).mkdir(exist_ok=True)
             write_json(folder / part.folder / "task.json", head | {"kind": part.arm.name})
@@ -56,7 +56,7 @@ class Parts(Arm):
 
     @classmethod
     def load(cls, folder: Path, resources: Resources) -> Self:
-        listed = json.loads((folder / PARTS).read_text(encoding="utf-8"))
+        listed = read_json(folder / PARTS)
         parts = [
             Part(
                 one["folder"],

@@ -94,7 +94,7 @@ Trial = tuple[Candidate, np.ndarray]
 
 @dataclass(frozen=True)
 class Fitted:
-    """What `fit_regression` found."""
+    """The result of `fit_regression`."""
 
     model: LogisticRegression
     """The best candidate, fitted to all examples."""

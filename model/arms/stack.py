@@ -1,6 +1,5 @@
 """The arm of a fine-tuned network and TF-IDF together: words and network err differently."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -8,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.model_folder.probabilities import sum_logits
 from amazon_electra.model.arms import find_arm, register
 from amazon_electra.model.arms.arm import Examples, Resources
@@ -51,7 +51,7 @@ class Stack(Parts):
             Part(name, find_arm(name).load(folder, resources), weight)
             for name, folder, weight in zip(cls.combines, folders, weights, strict=True)
         ]
-        results = [json.loads((folder / "result.json").read_text("utf-8")) for folder in folders]
+        results = [read_json(folder / "result.json") for folder in folders]
         facts = {
             "weights": dict(zip(cls.combines, weights, strict=True)),
             "tried": tried,
@@ -71,7 +71,7 @@ def find_parts(folders: Sequence[Path], arms: Sequence[str]) -> list[Path]:
     for folder in folders:
         file = folder / "task.json"
         require(file.exists(), f"{folder} has no task.json; give fitted folders", "parts")
-        kinds[json.loads(file.read_text(encoding="utf-8")).get("kind", "finetuned")] = folder
+        kinds[read_json(file).get("kind", "finetuned")] = folder
     if sorted(kinds) != sorted(arms) or len(folders) != len(arms):
         found = ", ".join(sorted(kinds)) or "none"
         raise UserError(

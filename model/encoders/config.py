@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import link_path, write_json
-from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import join_mistakes
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders.places import refuse
@@ -105,7 +105,7 @@ def _read_foreign(config: Config) -> Any:
     kind = CONFIG_MAPPING[name] if name in CONFIG_MAPPING else None  # noqa: SIM401  # no `get`
     if kind not in MODEL_FOR_MASKED_LM_MAPPING or kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
         raise UserError(f"config.json: model_type={name} predicts no masked tokens")
-    with refuse(Exception, told="config.json: {}"):  # transformers raises whatever it comes upon
+    with refuse(Exception, message="config.json: {}"):  # transformers raises whatever it comes upon
         return CONFIG_MAPPING[name].from_dict(dict(config))
 
 
@@ -227,7 +227,7 @@ def write_architecture(folder: Path, recipe: Recipe, shards: Shards) -> Path:
 
 def copy_architecture(folder: Path, origin: Path, shards: Shards) -> Path:
     """Write the shape of a published encoder with the vocabulary of shards; return the folder."""
-    config = load_json((origin / "config.json").read_text(encoding="utf-8"))
+    config = read_json(origin / "config.json")
     link_path(shards.vocabulary, folder)
     write_json(folder / "config.json", config | {"vocab_size": shards.vocabulary_size})
     return folder

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.encoders.config import POOLING, TRAINED_LENGTH
 from amazon_electra.model.encoders.weight_mapping import EMBEDDINGS
 
@@ -67,7 +67,7 @@ def write_module_folder(
     with write_folder(folder, vocabulary, card) as temporary:
         network.save_pretrained(temporary)
         file = temporary / "config.json"
-        write_json(file, load_json(file.read_text(encoding="utf-8")) | config)
+        write_json(file, read_json(file) | config)
 
 
 def write_pooling(folder: Path, width: int, max_length: int, mode: str, encoder: str = "") -> None:
@@ -97,7 +97,7 @@ def write_folder(folder: Path, vocabulary: Path, card: str) -> Iterator[Path]:
     for name in TOKENIZER_FILES:
         if (vocabulary / name).exists():
             shutil.copyfile(vocabulary / name, temporary / name)
-    config = load_json((temporary / "config.json").read_text(encoding="utf-8"))
+    config = read_json(temporary / "config.json")
     mode = "cls" if config.get(POOLING) == "cls" else "mean"
     width = config.get("hidden_size", config.get("dim"))
     write_pooling(temporary, width, config[TRAINED_LENGTH], mode)

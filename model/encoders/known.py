@@ -10,18 +10,12 @@ from typing import Any
 
 import yaml
 
-from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.beam_jobs.core.nesting import load_yaml, read_json
 from amazon_electra.model.encoders.config import TRAINED_LENGTH
 from amazon_electra.model.encoders.places import POOLING_FILE, PROMPTS_FILE
-from amazon_electra.model.yaml_text import load_yaml
 
 UNKNOWN = "unknown"
 METADATA_FILE = "origin.json"
-
-
-def read_json(file: Path) -> Any:
-    """Return the content of a file; an empty object where there is no file."""
-    return load_json(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 def read_card(folder: Path) -> dict[str, str]:
@@ -64,7 +58,7 @@ def _join(value: Any) -> str:
 
 
 MULTILINGUAL = "multilingual"
-"""What cards say of about a hundred languages."""
+"""The word of cards for about a hundred languages."""
 MIN_SHARE = 0.2
 """Warn if so many reviews are in a language that the encoder does not read."""
 SAME = {"nb": "no", "nn": "no"}
@@ -80,9 +74,9 @@ class KnownEncoder:
     languages: tuple[str, ...] = ("en",)
     """ISO 639-1, or MULTILINGUAL."""
     pooling: str = "mean"
-    """What stands for a text: "mean" of its tokens' states, or that of the first one, "cls"."""
+    """The state of a text: "mean" of its tokens' states, or that of the first one, "cls"."""
     prefix: str = ""
-    """What its card wants before a text that is classified."""
+    """Words before a text that is classified, as its card asks."""
     amazon: str = ""
     """Texts of Amazon that it was trained on, and who says so; empty: nobody named any."""
 

@@ -62,12 +62,12 @@ def name_place(field: str, place: str | Path | None) -> Iterator[None]:
 
 
 @contextmanager
-def refuse(*kinds: type[Exception], told: str = "{}") -> Iterator[None]:
-    """Tell errors of others inside the block in one line, as the user's mistake."""
+def refuse(*kinds: type[Exception], message: str = "{}") -> Iterator[None]:
+    """Raise errors of others inside the block as UserError, in one line."""
     try:
         yield
     except kinds as error:
-        raise UserError(told.format(" ".join(str(error).split())[:160])) from None
+        raise UserError(message.format(" ".join(str(error).split())[:160])) from None
 
 
 def find_kind(place: str) -> Kind | None:

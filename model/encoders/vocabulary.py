@@ -7,7 +7,7 @@ from tokenizers import Encoding, Tokenizer, normalizers, processors
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.nesting import load_json
+from amazon_electra.beam_jobs.core.nesting import load_json, read_json
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
 from amazon_electra.model.encoders.places import refuse
 from amazon_electra.model.wordpiece import build_tokenizer_of, list_entries, write_tokenizer
@@ -53,7 +53,7 @@ def list_all_entries(tokenizer: Tokenizer) -> list[str]:
 def _read_tokenizer(path: Path) -> Tokenizer:
     """Return the tokenizer of a tokenizer.json without truncation and padding."""
     # tokenizers raises no class of its own
-    with refuse(Exception, told="tokenizer.json is damaged ({}); copy it again"):
+    with refuse(Exception, message="tokenizer.json is damaged ({}); copy it again"):
         load_json(path.read_text(encoding="utf-8"))
         tokenizer = Tokenizer.from_file(str(path))
     tokenizer.no_truncation()
@@ -102,7 +102,7 @@ def _convert_tokenizer(folder: Path) -> Tokenizer:
 
     logging.set_verbosity_error()
     # of every kind: the converters' packages may be missing
-    with refuse(Exception, told="put its tokenizer.json beside the weights ({})"):
+    with refuse(Exception, message="put its tokenizer.json beside the weights ({})"):
         made = AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer
     made.no_truncation()
     made.no_padding()
@@ -177,11 +177,7 @@ def write_published_tokenizer(
         name = FAST_TOKENIZER if has_prefix(tokenizer) else "BertTokenizer"
         return write_tokenizer(folder, tokenizer, max_length, name)
     config = read_tokenizer_config(source)
-    if (source / "special_tokens_map.json").is_file():
-        config = {
-            **load_json((source / "special_tokens_map.json").read_text(encoding="utf-8")),
-            **config,
-        }
+    config = {**read_json(source / "special_tokens_map.json"), **config}
     entries = tokenizer.get_vocab()
     roles = {f"{role}_token": _name_token(config.get(f"{role}_token")) for role in ROLES}
     roles = {role: token for role, token in roles.items() if token in entries}
@@ -190,7 +186,7 @@ def write_published_tokenizer(
         if found is None:
             raise UserError("its tokenizer has no mask token")
         roles["mask_token"] = found
-    with refuse(ValueError, told="tokenizer.json: {}"):
+    with refuse(ValueError, message="tokenizer.json: {}"):
         find_specials(tokenizer)
     tokenizer.save(str(folder / "tokenizer.json"))
     lengths = [config.get("model_max_length") or max_length, max_length]
@@ -211,8 +207,7 @@ def _name_token(config: Any) -> str | None:
 
 def find_special(vocabulary: Path, role: str) -> int | None:
     """Return the id of the special token of a role, such as "mask"; None where there is none."""
-    file = vocabulary / "tokenizer_config.json"
-    config = load_json(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    config = read_json(vocabulary / "tokenizer_config.json")
     token = _name_token(config.get(f"{role}_token")) or f"[{role.upper()}]"
     found: int | None = Tokenizer.from_file(str(vocabulary / "tokenizer.json")).token_to_id(token)
     return found
@@ -221,7 +216,7 @@ def find_special(vocabulary: Path, role: str) -> int | None:
 def read_tokenizer_config(folder: Path) -> dict[str, Any]:
     """Return tokenizer_config.json, {} where there is none."""
     file = folder / "tokenizer_config.json"
-    with refuse(ValueError, told="tokenizer_config.json is damaged ({}); copy it again"):
+    with refuse(ValueError, message="tokenizer_config.json is damaged ({}); copy it again"):
         text = file.read_text(encoding="utf-8") if file.is_file() else "{}"
         config: dict[str, Any] = load_json(text)
     if config.get("auto_map"):

@@ -76,7 +76,7 @@ def list_shapes(shape: Architecture) -> Iterator[tuple[str, tuple[int, ...]]]:
 def load_tensors(file: Path) -> Weights:
     """Return the tensors of a file; code in a pickle is never run."""
     kinds = (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError)
-    with refuse(*kinds, told=f"{file.name} is damaged ({{}})"):
+    with refuse(*kinds, message=f"{file.name} is damaged ({{}})"):
         if file.suffix == ".safetensors":
             return load_file(file)
         weights: Weights = torch.load(file, map_location="cpu", weights_only=True)
@@ -117,7 +117,7 @@ def load_pretrained(auto: Any, folder: str | Path, **more: Any) -> tuple[Any, li
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     kinds = (OSError, ValueError, RuntimeError, SafetensorError)
-    with refuse(*kinds, told="it cannot be loaded ({}); copy it again"):
+    with refuse(*kinds, message="it cannot be loaded ({}); copy it again"):
         network, report = auto.from_pretrained(
             folder,
             trust_remote_code=False,

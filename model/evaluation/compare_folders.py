@@ -1,6 +1,5 @@
 """Compares two model folders as they are, on test examples that neither was trained on."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.core.copies import FILE, load_trained
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.model_folder.probabilities import take_logarithms
 from amazon_electra.model.evaluation.metrics import METRICS
 from amazon_electra.model.evaluation.predict import predict_classes
@@ -27,7 +27,7 @@ def compare_folders(
     """Return own − champion on the new model's test (log-loss, macro-F1, accuracy) with intervals,
     or as `refused` why not. Examples the champion was trained on, and near copies, are left out.
     """
-    results = json.loads((own / "results.json").read_text(encoding="utf-8"))
+    results = read_json(own / "results.json")
     labels, predict = load(own)
     other_labels, predict_other = load(champion)
     if sorted(labels) != sorted(other_labels):

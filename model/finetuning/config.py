@@ -24,7 +24,7 @@ from amazon_electra.model.recipes import RECIPES
 
 
 class FinetuneConfig(Settings, use_attribute_docstrings=True):
-    """What decides the result of a fine-tuning, besides its data and the encoder."""
+    """Settings of a fine-tuning."""
 
     task: str = Field(description=TASK.documentation)
     seed: int = Field(0, ge=0, le=MAX_SEED)

@@ -41,7 +41,7 @@ class Example:
     is_swapped: bool = False
     """A copy for training with `text` and `pair` exchanged, where they have no order."""
     product: str = ""
-    """What the example is about, where examples of one product stay on one side of a split."""
+    """Product of the example, where those of one product stay on one side of a split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Omission:
 
 @dataclass(frozen=True)
 class Sampling:
-    """Which examples of a split are used; `n` None is all of them."""
+    """The examples of a split that are used; `n` None: all of them."""
 
     n: int | None = None
     seed: int = 0

@@ -36,7 +36,7 @@ POOL_BATCHES = 32
 NO_WORDS = np.empty(0, dtype=np.int32)
 NO_OFFSETS = np.empty((0, 2), dtype=np.int32)
 ROWS = ("ids", "types", "targets", "offsets", "words")
-"""What packed features hold rows of."""
+"""Fields of features that are packed as rows."""
 Ids = Sequence[int] | np.ndarray
 
 

@@ -1,11 +1,11 @@
 """How a fitted folder is used: its task.json. Imports no torch."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.finetuning.examples import Shape, Task
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def read_task_head(folder: Path) -> Head:
     """Return the task.json of a folder of model.finetune."""
     if not (folder / "task.json").exists():
         raise UserError("no task.json; give a folder made by model.finetune", "model", folder)
-    read = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+    read = read_json(folder / "task.json")
     return Head(
         **{n: read[n] for n in Head.__dataclass_fields__ if n in read}
         | {"labels": tuple(read["labels"])}

@@ -18,7 +18,7 @@ PART_OF_TEACHER = re.compile(r"half|layers:([1-9][0-9]*)")
 
 @dataclass(frozen=True)
 class Start:
-    """What the network is before fine-tuning."""
+    """The network before fine-tuning."""
 
     encoder: str
     """Folder or hub name, or `random`, `half`, `layers:N` of the teacher; or empty."""

@@ -1,7 +1,6 @@
 """Train a network on features and keep its best state on dev; one call per learning rate."""
 
 import itertools
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device
 from amazon_electra.model.evaluation.metrics import rank_dev_metrics
@@ -32,7 +32,7 @@ from amazon_electra.model.finetuning.network import open_autocast, select_inputs
 from amazon_electra.model.pretraining import checkpoint
 
 BEST, CUDA = "best.", "random_cuda."
-"""What the names of the weights that were best, and of random numbers of GPUs, begin with."""
+"""Prefixes of the names of the best weights, and of random numbers of GPUs."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ def read_finished_attempt(folder: Path) -> Attempt | None:
     if not (folder / "attempt.json").exists():
         return None
     return Attempt(
-        **json.loads((folder / "attempt.json").read_text(encoding="utf-8")),
+        **read_json(folder / "attempt.json"),
         state=load_file(folder / "state.safetensors"),
     )
 

@@ -12,12 +12,13 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.device import Device
 from amazon_electra.model.encoders.config import TRAINED_LENGTH
-from amazon_electra.model.encoders.known import describe_start, read_json
+from amazon_electra.model.encoders.known import describe_start
 from amazon_electra.model.encoders.vocabulary import find_special
 from amazon_electra.model.pretraining import loop
 from amazon_electra.model.pretraining.checkpoint import identify_run

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.device import Device
 from amazon_electra.model.pretraining import VERSION
@@ -127,7 +128,7 @@ def save_state(folder: Path, state: State) -> Path:
 
 def load_state(path: Path) -> State:
     """Read one checkpoint; a damaged one raises SafetensorError, ValueError or KeyError."""
-    numbers = json.loads((path / NUMBERS).read_text(encoding="utf-8"))
+    numbers = read_json(path / NUMBERS)
     return State(numbers["step"], load_file(path / TENSORS), numbers)
 
 

@@ -108,17 +108,10 @@ class Window:
 
 
 class Meter:
-    """What a clock grew by in training, without the pauses."""
+    """The growth of a clock between two calls."""
 
     def __init__(self, read: Callable[[], float]) -> None:
-        self._read = read
-        self._begun = self._paused = read()
-
-    def pause(self) -> None:
-        self._paused = self._read()
-
-    def resume(self) -> None:
-        self._begun += self._read() - self._paused
+        self._read, self._begun = read, read()
 
     def take(self) -> float:
         """Return the growth since the last call."""
@@ -128,7 +121,7 @@ class Meter:
 
 @dataclass
 class Totals:
-    """What a run has done so far, over all processes and all restarts."""
+    """Totals of a run, over all processes and all restarts."""
 
     step: int = 0
     sequences: int = 0
@@ -396,16 +389,14 @@ def train(training: Training) -> None:
                 if window.steps and is_logged:
                     log_window(training, log, bar, window)
                     window = Window()
+                if validating and (over or not stopping):
+                    measure_state(training, log)
+                    keeping = keeping or totals.best_step == totals.step
+                if keeping and device.is_rank0:
+                    training.writer.write(copy_state(training), totals.best_step)
                 if keeping or validating:
                     for meter in training.meters:
-                        meter.pause()
-                    if validating and (over or not stopping):
-                        measure_state(training, log)
-                        keeping = keeping or totals.best_step == totals.step
-                    if keeping and device.is_rank0:
-                        training.writer.write(copy_state(training), totals.best_step)
-                    for meter in training.meters:
-                        meter.resume()
+                        meter.take()  # without what was no training
                 if stopping and not over:
                     training.writer.wait()
                     raise SystemExit(EXIT_TERMINATED)

@@ -17,7 +17,7 @@ class Objective:
     """An objective that predicts masked tokens, alone or among others."""
 
     name: ClassVar[str]
-    """What the setting `objective` takes."""
+    """Value of the setting `objective`."""
     losses: ClassVar[tuple[str, ...]]
     """Names of the means in the log that are shown beside the progress bar and in the card."""
     trunk: ClassVar[str] = "encoder"

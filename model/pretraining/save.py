@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.encoders import config as encoder_config
 from amazon_electra.model.encoders import export
-from amazon_electra.model.encoders.known import UNKNOWN, read_json
+from amazon_electra.model.encoders.known import UNKNOWN
 from amazon_electra.model.encoders.vocabulary import find_special
 from amazon_electra.model.encoders.weight_mapping import map_names
 from amazon_electra.model.pretraining import loop
@@ -138,7 +139,7 @@ ORIGIN_FIELDS = (
     ("amazon", "trained on Amazon's", False),
     ("languages", "languages", False),
 )
-"""What the lineage says of the start's origin.json: field, title, and whether where unknown."""
+"""Fields of the start's origin.json in the lineage, titles, and whether shown if unknown."""
 
 
 def _render_card(

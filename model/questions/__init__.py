@@ -1,1 +1,1 @@
-"""What the owner of a dump asks next, one question a file: functions over arrays and texts."""
+"""Questions of a dump's owner, one a file: functions over arrays and texts."""

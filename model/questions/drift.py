@@ -2,7 +2,6 @@
 new files with (beam_jobs/core/drift.py).
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.drift import MIN_PROFILE, PROFILE, Profile
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Example, Task
 from amazon_electra.model.finetuning.tasks.corpus import locate_reviews
@@ -63,7 +63,4 @@ def write_profile(
 
 def read_languages(data: Path) -> dict[str, int]:
     """Return the reviews of a corpus by language, as its job counted them; none of other data."""
-    file = data / "corpus.json"
-    if not file.is_file():
-        return {}
-    return dict(json.loads(file.read_text(encoding="utf-8")).get("language_sample", {}))
+    return dict(read_json(data / "corpus.json").get("language_sample", {}))

@@ -21,7 +21,7 @@ DISAGREE = 0.2
 
 @dataclass(frozen=True)
 class Forecast:
-    """What `more` labels are expected to add to the accuracy, with its 95% interval."""
+    """The expected gain in accuracy of `more` labels, with its 95% interval."""
 
     labels: int
     more: int

@@ -149,7 +149,7 @@ def shape_number(word: str) -> str:
 
 @dataclass(frozen=True)
 class Rule:
-    """Which group each review falls into: by the first of the phrases that it has."""
+    """The group of each review, by the first of the phrases that it has."""
 
     phrases: list[str]
     """The shortest of those that the same reviews have."""

@@ -1,11 +1,11 @@
-"""What the owner of a dump asks of a model, answered beside it: `suspicious.csv`, and what
-results.json and the report say.
+"""Answers the questions of a dump's owner about a model: `suspicious.csv`, and `questions` of
+results.json.
 """
 
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ TEXT_SHOWN = 300
 """Characters of a text in the list."""
 MAX_WORD_TEXTS = 300
 """Texts in which the words of each class are weighed."""
+JOINED_BY = " | "
+"""Between the classes of a review in a cell."""
 MAX_CONTRADICTED = 1_000
 """Texts of copies with several labels that are listed."""
 
@@ -88,6 +90,58 @@ def answer_questions(
         "words": summarize_words(words, task, texts),
         "slices": summarize_slices(every, task, data, records),
     }
+
+
+def answer_set_questions(
+    held_out: OutOfFold, test: OutOfFold | None, task: Task, data: Path, folder: Path
+) -> dict[str, Any]:
+    """Write suspicious.csv to the model folder; return what results.json says of wrong labels.
+
+    Each class is a question of its own, yes or no. A row has all classes of a review as they are
+    given, and as they are with the suspicious ones exchanged.
+    """
+    every = held_out.join(test)
+    records = locate_reviews(data, every.ids, with_text=True)
+    suggested, confidence = every.labels.copy(), np.zeros(len(every))
+    found = []
+    for place in range(len(task.labels)):
+        yes = every.probabilities[:, place]
+        found.append(find_wrong_labels(np.stack([1 - yes, yes], 1), every.labels[:, place]))
+        for one in found[-1].suspicions:
+            suggested[one.place, place] = one.suggested
+            confidence[one.place] = max(confidence[one.place], one.confidence)
+    wrong = WrongLabels([], sum(one.n for one in found), None, None, None)
+    if all(one.estimate is not None for one in found):
+        names = ("estimate", "low", "high")
+        wrong = replace(wrong, **{name: sum(getattr(w, name) for w in found) for name in names})
+    places = [*np.flatnonzero((suggested != every.labels).any(1))]
+    places.sort(key=lambda place: (-confidence[place], place))
+    rows = [
+        {
+            **records.get(every.ids[place], {"id": every.ids[place]}),
+            "given": name_set(task, every.labels[place]),
+            "suggested": name_set(task, suggested[place]),
+            "confidence": float(confidence[place]),
+            "contradicted": "",
+        }
+        for place in places
+    ]
+    write_rows(rows, folder / SUSPICIOUS)
+    return {
+        "giveaway": None,
+        "wrong_labels": {
+            "listed": len(rows),
+            "contradicted": 0,
+            **{name: getattr(wrong, name) for name in ("n", "estimate", "low", "high")},
+            "says": f"{wrong.describe()} Each of the {len(task.labels)} classes counts.",
+        },
+        "trust": {"targets": []},
+    }
+
+
+def name_set(task: Task, has: np.ndarray) -> str:
+    """Return the classes of a review in a cell."""
+    return JOINED_BY.join(name for name, one in zip(task.labels, has, strict=True) if one)
 
 
 def summarize_slices(

@@ -27,7 +27,7 @@ TARGETS = (0.8, 0.9, 0.95, 0.97, 0.99)
 
 @dataclass(frozen=True)
 class Trust:
-    """What can be promised: above `threshold`, at least `target` of the answers are right."""
+    """A promise: above `threshold`, at least `target` of the answers are right."""
 
     target: float
     n: int

@@ -37,7 +37,7 @@ class Recipe:
     pretraining: PretrainingConfig
     finetuning: FinetuningSettings  # every arm of a comparison gets the same ones
     finetuning_of_published: Mapping[str, str]
-    """What differs where a run starts from a published encoder, as texts."""
+    """Other settings, as texts, of a run that starts from a published encoder."""
     adaptation: AdaptationConfig = field(default_factory=AdaptationConfig)
     """Read where training starts from loaded weights."""
 

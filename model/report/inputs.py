@@ -1,4 +1,4 @@
-"""What a report is made of: the content of study.json, which the flows write."""
+"""The input of a report: the content of study.json, which the flows write."""
 
 from pathlib import Path
 from typing import Any

@@ -1,14 +1,14 @@
-"""What a report shows of the models that are kept: the answers to their owner's questions, the page
-of their wrong answers, and what they cost.
+"""Reads the files beside a model that is kept: answers to its owner's questions, wrong answers,
+cost.
 """
 
 import csv
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.questions.of_model import HEADER, SUSPICIOUS
 from amazon_electra.model.questions.wrong_labels import is_claimed
 from amazon_electra.model.report.document import render_page
@@ -52,11 +52,6 @@ class Owner:
     def weak(self) -> list[str]:
         """The sentences of the weak slices."""
         return [one["says"] for one in self.found.get("slices", []) if one["is_weak"]]
-
-
-def read_json(file: Path) -> dict[str, Any]:
-    """Return the content of a file; an empty object where there is no file."""
-    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
 
 
 def read_suspicious(folder: Path, most: int) -> list[list[str]]:

@@ -51,7 +51,7 @@ MORE_LABELS = 200
 
 @dataclass(frozen=True)
 class ReportResult(Result):
-    """What write_report wrote: report.json, which a dashboard or a later comparison reads."""
+    """The content of report.json, which a dashboard or a later comparison reads."""
 
     answer: str = ""
     best: dict[str, str] = field(default_factory=dict)
@@ -169,7 +169,7 @@ def gather(study: ReportInput, base: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Gain:
-    """What more labels are worth to an arm."""
+    """The worth of more labels to an arm."""
 
     task: str
     arm: str
@@ -184,7 +184,7 @@ class TaskSummary:
     sentence: str
     advice: str
     price: str
-    """What the model takes: CPU seconds of its training, megabytes, and milliseconds a review."""
+    """Cost of the model: CPU seconds of its training, megabytes, and milliseconds a review."""
 
     @property
     def name(self) -> str:
@@ -402,7 +402,7 @@ def build_label_curve(study: ReportInput, base: Path, results: Results) -> Label
 
 @dataclass(frozen=True)
 class Costs:
-    """What pre-training and use of each arm cost."""
+    """Cost of pre-training and use of each arm."""
 
     columns: list[str]
     rows: list[list[str]]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.arms.out_of_fold import FILE, OutOfFold
 from amazon_electra.model.evaluation import significance
 from amazon_electra.model.evaluation.metrics import METRICS, rank_arm
@@ -38,8 +39,7 @@ class Cell:
     @cached_property
     def result(self) -> dict[str, Any]:
         """The fine-tuning's result.json; empty where the folder has none."""
-        file = self.finetuned / "result.json"
-        return dict(json.loads(file.read_text(encoding="utf-8"))) if file.is_file() else {}
+        return dict(read_json(self.finetuned / "result.json"))
 
     @property
     def dev(self) -> dict[str, float]:
@@ -58,7 +58,7 @@ class Cell:
         """
         result, teacher = self.result, Path(self.result.get("teacher") or "") / "result.json"
         if result.get("teacher") and result["settings"]["soft_weight"] == 1 and teacher.is_file():
-            result = json.loads(teacher.read_text(encoding="utf-8"))
+            result = read_json(teacher)
         return int(result.get("n_train", 0))
 
     @property
@@ -324,7 +324,7 @@ def load_cell(cell: CellFacts, base: Path) -> Cell:
     folder = base / cell.evaluation
     if not (folder / "metrics.json").exists():
         raise UserError("no metrics.json there, as model.evaluate writes it", "evaluation", folder)
-    about = json.loads((folder / "metrics.json").read_text(encoding="utf-8"))
+    about = read_json(folder / "metrics.json")
     return Cell(
         cell.arm,
         cell.task,

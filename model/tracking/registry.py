@@ -15,7 +15,7 @@ from amazon_electra.model.tracking.mlflow_client import (
 )
 
 REGISTERED = "amazon-electra"
-"""What the names of models in the registry begin with."""
+"""Prefix of the names of models in the registry."""
 NOT_FOUND = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}
 """MLflow's answers for a model, version or alias that does not exist."""
 SHORTEST_FINGERPRINT = 6

@@ -38,7 +38,7 @@ TRAINED = ("pretrain", "train")
 HASH = re.compile("[0-9a-f]{32}")
 """A review's id in examples."""
 LABEL = "label:"
-"""What the name of a task of the user's own labels begins with; the name of the column follows."""
+"""Prefix of the name of a task of the user's own labels, before that of the column."""
 BATCH_ROWS = 8_192
 """Reviews that are read at once."""
 POLARITY = {1: 0, 2: 0, 4: 1, 5: 1}

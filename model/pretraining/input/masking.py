@@ -42,7 +42,7 @@ NOT_MASKABLE = 1 << 60  # added to a sort key
 
 @dataclass(frozen=True)
 class Replacement:
-    """What stands at a masked position: [MASK], a random token, or (the rest) the token itself."""
+    """Shares of the masked positions with [MASK] and a random token; others keep their token."""
 
     mask_id: int
     mask_fraction: float

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_file
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
 
 FOOTER_KEY = b"amazon_electra"
@@ -87,7 +88,7 @@ class Shards:
                     raise UserError(f"{path}: {name} is not as in {paths[0].name}")
         if first.get("split") != split:
             raise UserError(f"made of the split {first.get('split')}, not {split}", field, folder)
-        totals = json.loads((folder / "shards.json").read_text(encoding="utf-8"))
+        totals = read_json(folder / "shards.json")
         counts = {"shards": len(paths), "sequences": sum(one["sequences"] for one in footers)}
         if any(totals[name] != number for name, number in counts.items()):
             raise UserError(f"shards.json says {totals}, there are {counts}", field, folder)
@@ -112,7 +113,7 @@ class Shards:
 
     def read_sources(self) -> Any:
         """Return the digests of what the shards were made of, whatever their length."""
-        return json.loads((self.folder / "shards.json").read_text(encoding="utf-8")).get("made_of")
+        return read_json(self.folder / "shards.json").get("made_of")
 
     def sample_rows(self, sequences: int = SAMPLED_SEQUENCES) -> Rows:
         """Return the sequences of the first row groups, at least `sequences` if there are."""

@@ -1,4 +1,4 @@
-"""What the objectives share: the tied embeddings and the prediction of masked tokens."""
+"""Parts of every objective: the tied embeddings and the prediction of masked tokens."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ Scores = tuple[NDArray[np.float32], NDArray[np.bool_]]
 
 @dataclass(frozen=True)
 class Step:
-    """What one forward pass gives."""
+    """The result of one forward pass."""
 
     loss: Tensor  # this part's share of the batch's loss
     sums: Sums  # for the log: sums over this part, detached
@@ -42,7 +42,7 @@ class PretrainingModel(nn.Module):
     """Name of the network that is fine-tuned later. Where the objective has a generator, that one
     is called `generator`; the head of each is called after it, such as `generator_head`."""
     changed_config: Mapping[str, Any] = {}
-    """What config.json has otherwise than the module."""
+    """Fields of config.json whose values differ from the module's."""
 
     def __init__(self, config: PretrainingConfig, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class OwnModel(PretrainingModel):
 
 
 class MaskedLosses(NamedTuple):
-    """What the prediction of masked tokens gives; [tokens] counts every slot of every sequence."""
+    """The result of predicting masked tokens; [tokens] counts every slot of every sequence."""
 
     loss: Tensor  # weighted sum over the tokens
     sampled: Tensor  # [tokens] ids

@@ -1,24 +1,14 @@
-"""What counts as training, its optimizer, and what validation warns of."""
+"""The optimizer of a step, and the warnings of a validation."""
 
 from pathlib import Path
 
 import pytest
 import torch
 
-from amazon_electra.model.pretraining.loop import Meter, run_step
+from amazon_electra.model.pretraining.loop import run_step
 from amazon_electra.model.pretraining.optimizer import compute_learning_rate
 from amazon_electra.model.pretraining.validation import describe_collapse
 from tests.model.pretraining.runs import SHAPE, build, pretrain
-
-
-def test_what_a_pause_takes_is_not_counted():
-    readings = iter([100.0, 102.0, 107.0, 110.0, 111.0])
-    meter = Meter(lambda: next(readings))
-    meter.pause()
-    meter.resume()
-    assert meter.take() == 5.0
-    assert meter.take() == 1.0
-
 
 RATE = 1e-3  # of the first step: steps=1000 and no warm-up leave the learning rate almost as it is
 FIXED = SHAPE | {"learning_rate": RATE, "warmup": 0, "steps": 1000}

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from amazon_electra.beam_jobs.core.nesting import list_strings, load_json
-from amazon_electra.model.yaml_text import load_yaml
+from amazon_electra.beam_jobs.core.nesting import list_strings, load_json, load_yaml
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "a: [", "a: !!python/object/apply:os.system [ls]"])

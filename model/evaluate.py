@@ -24,10 +24,7 @@ from amazon_electra.model.arms.out_of_fold import OutOfFold, list_labels
 from amazon_electra.model.config import DATA, DEVICE, TASK, Device, FinetuningSettings, Precision
 from amazon_electra.model.evaluation.metrics import METRICS, count_confusions, list_figures
 from amazon_electra.model.evaluation.predict import choose_thresholds, predict_sets
-from amazon_electra.model.evaluation.predictions import (
-    Predictions,
-    write_predictions,
-)
+from amazon_electra.model.evaluation.predictions import Predictions, write_predictions
 from amazon_electra.model.evaluation.significance import compute_interval
 from amazon_electra.model.finetuning.examples import Example, Split, Task, load_examples
 from amazon_electra.model.finetuning.head import read_task_head

@@ -29,11 +29,7 @@ from amazon_electra.model.arms.out_of_fold import (
     predict_by_folds,
 )
 from amazon_electra.model.config import DATA, DEVICE, Device
-from amazon_electra.model.finetuning.config import (
-    FinetuneConfig,
-    check_request,
-    make_request,
-)
+from amazon_electra.model.finetuning.config import FinetuneConfig, check_request, make_request
 from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.request import Request, load_split
 from amazon_electra.model.results import FinetuneResult
@@ -133,11 +129,7 @@ def fit_arm(request: Request, output: Path, device: str = "auto") -> dict[str, A
 
 
 def fit_and_predict(
-    train: Sequence[Example],
-    dev: Sequence[Example],
-    request: Request,
-    device: str,
-    output: Path,
+    train: Sequence[Example], dev: Sequence[Example], request: Request, device: str, output: Path
 ) -> tuple[Arm, OutOfFold | None]:
     """Return the fitted arm, whose facts hold the metrics on dev, and the predictions that it is
     compared and calibrated by: of dev, or without one of examples that a fit did not learn from;
@@ -176,11 +168,7 @@ def fit_and_predict(
 
 
 def fit_by_folds(
-    arm: type[Arm],
-    train: Sequence[Example],
-    request: Request,
-    resources: Resources,
-    output: Path,
+    arm: type[Arm], train: Sequence[Example], request: Request, resources: Resources, output: Path
 ) -> tuple[Arm, OutOfFold]:
     """Return the arm fitted to all examples, and the predictions of each by a fit without its fold,
     with the learning rate that these are best with.

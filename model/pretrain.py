@@ -16,11 +16,7 @@ from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.settings import parse_field
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.architecture import Architecture
-from amazon_electra.model.config import (
-    ALL_CORES,
-    PretrainConfig,
-    TrainingResources,
-)
+from amazon_electra.model.config import ALL_CORES, PretrainConfig, TrainingResources
 from amazon_electra.model.device import open_device
 from amazon_electra.model.encoders.config import CHOSEN_HERE
 from amazon_electra.model.encoders.places import FORMS, is_named

@@ -2,14 +2,7 @@
 
 from pathlib import Path
 
-from tokenizers import (
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from amazon_electra.beam_jobs.core.files import atomic_path, write_json
 

@@ -35,11 +35,7 @@ better. With more labels both lost in every sample, and the other arms have trie
 
 
 def fit_parts(
-    texts: Sequence[str],
-    states: np.ndarray,
-    labels: np.ndarray,
-    classes: int,
-    groups: np.ndarray,
+    texts: Sequence[str], states: np.ndarray, labels: np.ndarray, classes: int, groups: np.ndarray
 ) -> tuple[Words | None, state_arm.Layer | None, Fitted, dict[str, Any]]:
     """Return the part of the words, that of the states [texts, width], what was found, and what
     result.json says of it; None for a part that the cross-validation leaves out. `groups` stay in

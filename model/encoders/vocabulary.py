@@ -192,11 +192,7 @@ def write_published_tokenizer(
     lengths = [config.get("model_max_length") or max_length, max_length]
     write_json(
         folder / "tokenizer_config.json",
-        {
-            "tokenizer_class": FAST_TOKENIZER,
-            "model_max_length": int(min(lengths)),
-            **roles,
-        },
+        {"tokenizer_class": FAST_TOKENIZER, "model_max_length": int(min(lengths)), **roles},
     )
 
 

@@ -12,12 +12,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import MAX_SEED, Settings
 from amazon_electra.model.arms import find_arm, list_arms
 from amazon_electra.model.config import TASK, FinetuningSettings, RecipeName
-from amazon_electra.model.finetuning.request import (
-    Request,
-    Start,
-    change_settings,
-    check_for_task,
-)
+from amazon_electra.model.finetuning.request import Request, Start, change_settings, check_for_task
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.finetuning.tasks.corpus import LABEL
 from amazon_electra.model.recipes import RECIPES

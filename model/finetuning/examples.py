@@ -174,11 +174,7 @@ def assign_split(text: str, shares: Mapping[Split, int]) -> Split:
 
 
 def load_examples(
-    task: Task,
-    data: Path,
-    split: Split,
-    sampling: Sampling,
-    left_out: Counter[str] | None = None,
+    task: Task, data: Path, split: Split, sampling: Sampling, left_out: Counter[str] | None = None
 ) -> Sequence[Example]:
     """Return the examples of a split, counting in `left_out` those that cannot be used."""
     require(data.exists(), "no such file or folder", "data", data)

@@ -17,12 +17,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device
-from amazon_electra.model.encoders.config import (
-    POOLING,
-    START,
-    TRAINED_LENGTH,
-    count_positions,
-)
+from amazon_electra.model.encoders.config import POOLING, START, TRAINED_LENGTH, count_positions
 from amazon_electra.model.encoders.places import name_place, refuse
 from amazon_electra.model.encoders.weights import load_pretrained
 from amazon_electra.model.finetuning.examples import Shape, Task
@@ -65,10 +60,7 @@ TOKENIZER_FILES = (
 
 
 def build_network(
-    encoder: str,
-    architecture: str | None,
-    task: Task,
-    dropout: float | None = None,
+    encoder: str, architecture: str | None, task: Task, dropout: float | None = None
 ) -> nn.Module:
     """Return the network before fine-tuning; seed torch first, because the head is drawn here."""
     folder = find_source_folder(encoder, architecture)

@@ -72,8 +72,7 @@ def read_finished_attempt(folder: Path) -> Attempt | None:
     if not (folder / "attempt.json").exists():
         return None
     return Attempt(
-        **read_json(folder / "attempt.json"),
-        state=load_file(folder / "state.safetensors"),
+        **read_json(folder / "attempt.json"), state=load_file(folder / "state.safetensors")
     )
 
 
@@ -124,10 +123,7 @@ def resume_training(
 
 
 def build_optimizer(
-    learning: nn.ModuleList,
-    settings: FinetuningSettings,
-    learning_rate: float,
-    fused: bool,
+    learning: nn.ModuleList, settings: FinetuningSettings, learning_rate: float, fused: bool
 ) -> torch.optim.AdamW:
     """Return AdamW, whose rate falls from the head down (google: no decay on norms and biases)."""
     config: Any = learning[0].config

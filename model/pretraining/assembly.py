@@ -225,12 +225,7 @@ def _check_recipe(recipe: Recipe, shards: Shards, device: Device) -> None:
         (length <= positions, "max_positions", positions, f"at least {length}, as the shards have"),
         (probability * config.batch * length >= 1, "mask_probability", probability, "larger"),
         (share % at_once == 0, "device_batch", at_once, f"a divisor of {share}"),
-        (
-            at_once % device.cores == 0,
-            "batch",
-            config.batch,
-            f"shared by {device.cores} cores",
-        ),
+        (at_once % device.cores == 0, "batch", config.batch, f"shared by {device.cores} cores"),
     ):
         if not holds:
             raise UserError(f"must be {expected}", field, value)

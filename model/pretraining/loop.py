@@ -69,11 +69,7 @@ class LoadedTrunk:
 
 
 EXIT_TERMINATED = 128 + signal.SIGTERM
-COMPILED = {
-    Layer: ("forward",),
-    ReplacedHead: ("forward",),
-    TokenHead: ("forward", "compute_rows"),
-}
+COMPILED = {Layer: ("forward",), ReplacedHead: ("forward",), TokenHead: ("forward", "compute_rows")}
 """Methods that are compiled, each kind once: all but look-ups and what is small."""
 EXPLODED = 3.0  # times the loss at the start, when the networks knew nothing
 

@@ -44,9 +44,7 @@ class StepGraphs:
     """The graphs of a training, one for each shape of a batch; they share their memory."""
 
     def __init__(
-        self,
-        take: Callable[[list[Batch]], tuple[Sums, Tensor]],
-        optimizer: torch.optim.Optimizer,
+        self, take: Callable[[list[Batch]], tuple[Sums, Tensor]], optimizer: torch.optim.Optimizer
     ) -> None:
         """Capture what `take` does; learning rates must be tensors, which are read anew."""
         self._take, self._optimizer = take, optimizer

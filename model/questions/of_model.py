@@ -13,10 +13,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.files import write_csv
 from amazon_electra.beam_jobs.labels.values import CONTRADICTED
-from amazon_electra.beam_jobs.model_folder.probabilities import (
-    take_logarithms,
-    take_probabilities,
-)
+from amazon_electra.beam_jobs.model_folder.probabilities import take_logarithms, take_probabilities
 from amazon_electra.beam_jobs.model_folder.words import Words, find_top_words
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Task
@@ -145,10 +142,7 @@ def name_set(task: Task, has: np.ndarray) -> str:
 
 
 def summarize_slices(
-    every: OutOfFold,
-    task: Task,
-    data: Path,
-    records: dict[str, dict[str, Any]],
+    every: OutOfFold, task: Task, data: Path, records: dict[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the slices of the answers, the weakest first; none of examples that are no reviews."""
     known = [place for place, one in enumerate(every.ids) if one in records]

@@ -18,16 +18,7 @@ from amazon_electra.model.finetuning.tasks import (
     swag,
 )
 
-MODULES = (
-    corpus,
-    fasttext,
-    glue,
-    squad,
-    subjqa,
-    amazonqa,
-    conll,
-    swag,
-)
+MODULES = (corpus, fasttext, glue, squad, subjqa, amazonqa, conll, swag)
 TASKS: dict[str, Task] = {task.name: task for module in MODULES for task in module.TASKS}
 DEV_FROM = 25_000
 """Labelled reviews, of which 4% are 1,000 in dev."""

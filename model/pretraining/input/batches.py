@@ -159,9 +159,7 @@ def sum_squared_lengths(documents: NDArray[np.int64]) -> int:
     return int((lengths**2).sum())
 
 
-def find_documents(
-    documents: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def find_documents(documents: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return start and length of each document of numbers [sequences, length]; 0 is padding."""
     flat = documents + np.arange(len(documents))[:, None] * (documents.shape[1] + 1)
     starts = np.flatnonzero(np.diff(flat.ravel(), prepend=-1))

@@ -80,11 +80,7 @@ def _fill_up(word: Tensor, bias: Tensor, multiple: int) -> tuple[Tensor, Tensor]
 
 
 def compute_rows(
-    logits: Tensor,
-    originals: Tensor,
-    weights: Tensor,
-    keys: Tensor,
-    entries: int,
+    logits: Tensor, originals: Tensor, weights: Tensor, keys: Tensor, entries: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return weighted losses, samples, right guesses and the gradient by the logits."""
     kind, logits = logits.dtype, logits.float()

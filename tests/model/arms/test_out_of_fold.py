@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.arms.out_of_fold import (
-    FOLDS,
-    OutOfFold,
-    assign_folds,
-    group_examples,
-)
+from amazon_electra.model.arms.out_of_fold import FOLDS, OutOfFold, assign_folds, group_examples
 from amazon_electra.model.arms.regression import fit_regression
 from amazon_electra.model.finetune import finetune
 from amazon_electra.model.finetuning.config import FinetuneConfig

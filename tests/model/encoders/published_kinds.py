@@ -58,21 +58,11 @@ KINDS = {
     "BERT with Unigram, as multilingual E5": ("BertModel", SHAPE, build_unigram, ROBERTA),
     "RoBERTa": ("RobertaForMaskedLM", FROM_PADDING, build_bpe, ROBERTA),
     "XLM-R": ("XLMRobertaForMaskedLM", FROM_PADDING, build_unigram, ROBERTA),
-    "MPNet, a bare trunk": (
-        "MPNetModel",
-        FROM_PADDING,
-        lambda: build_word_piece(ROBERTA),
-        ROBERTA,
-    ),
+    "MPNet, a bare trunk": ("MPNetModel", FROM_PADDING, lambda: build_word_piece(ROBERTA), ROBERTA),
     "ModernBERT": ("ModernBertForMaskedLM", MODERN, lambda: build_bpe(False, BERT), BERT),
     "DeBERTa-v3": ("DebertaV2ForMaskedLM", DEBERTA, lambda: build_unigram(BERT), BERT),
     "DistilBERT": ("DistilBertForMaskedLM", DISTILBERT, build_word_piece, BERT),
-    "ELECTRA": (
-        "ElectraForPreTraining",
-        SHAPE | {"embedding_size": 16},
-        build_word_piece,
-        BERT,
-    ),
+    "ELECTRA": ("ElectraForPreTraining", SHAPE | {"embedding_size": 16}, build_word_piece, BERT),
 }
 OURS = ("BERT", "BERT with Unigram, as multilingual E5", "DistilBERT", "ELECTRA")
 

@@ -259,13 +259,7 @@ def drop_weight(folder):
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-@pytest.mark.parametrize(
-    ("form", "spoil"),
-    [
-        ("folder", drop_weight),
-        ("package", drop_tokenizer),
-    ],
-)
+@pytest.mark.parametrize(("form", "spoil"), [("folder", drop_weight), ("package", drop_tokenizer)])
 def test_an_unreadable_start_leaves_no_output(form, spoil, shards, tmp_path, monkeypatch):
     module = write_package(tmp_path / "site")
     monkeypatch.syspath_prepend(str(tmp_path / "site"))

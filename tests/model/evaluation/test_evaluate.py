@@ -56,8 +56,7 @@ def finetuned(tmp_path_factory):
     command += ["--data", str(write_corpus(folder / "corpus")), "--output", str(folder / "model")]
     command += ["--learning_rates", "1e-3"]
     call_job(
-        finetune.finetune,
-        [*command, *(part for setting in settings for part in [f"--{setting}"])],
+        finetune.finetune, [*command, *(part for setting in settings for part in [f"--{setting}"])]
     )
     return folder
 

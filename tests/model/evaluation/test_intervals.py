@@ -11,12 +11,7 @@ from scipy.stats import binomtest
 from amazon_electra.model.evaluation import significance
 from amazon_electra.model.evaluation.metrics import METRICS
 from amazon_electra.model.evaluation.predictions import Predictions
-from tests.model.evaluation.simulated_studies import (
-    GRID,
-    STUDIES,
-    predictions,
-    pretrained_study,
-)
+from tests.model.evaluation.simulated_studies import GRID, STUDIES, predictions, pretrained_study
 
 pytestmark = pytest.mark.usefixtures("fewer_samples")
 

@@ -67,11 +67,7 @@ def cut_off_weights(folder):
 
 @pytest.mark.parametrize(
     ("damage", "named"),
-    [
-        (lose_a_layer, "layer.1.attention"),
-        (take_another_config, ""),
-        (cut_off_weights, ""),
-    ],
+    [(lose_a_layer, "layer.1.attention"), (take_another_config, ""), (cut_off_weights, "")],
 )
 def test_a_damaged_encoder_is_told_in_one_line(made, damage, named):
     damage(made / damage.__name__)

@@ -14,13 +14,7 @@ from tests.model.corpora import write_corpus, write_electra
 
 optuna = pytest.importorskip("optuna")
 
-SETTINGS = (
-    "epochs=1",
-    "n_train=64",
-    "n_dev=30",
-    "max_length=32",
-    "layer_decay=1.0",
-)
+SETTINGS = ("epochs=1", "n_train=64", "n_dev=30", "max_length=32", "layer_decay=1.0")
 SPACE = {"learning_rate": {"low": 1e-4, "high": 2e-2, "log": True}, "batch": [16, 32]}
 
 

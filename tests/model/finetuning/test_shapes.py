@@ -148,11 +148,7 @@ def test_mnli_is_measured_on_both_dev_sets(made):
     data.mkdir()
     generator = np.random.default_rng(0)
     words = {"entailment": GOOD, "contradiction": BAD, "neutral": THINGS}
-    for name, n in (
-        ("train", 240),
-        ("dev_matched", 40),
-        ("dev_mismatched", 50),
-    ):
+    for name, n in (("train", 240), ("dev_matched", 40), ("dev_mismatched", 50)):
         rows = ["index\tsentence1\tsentence2\tgold_label"]
         for i in range(n):
             label = str(generator.choice(list(words)))

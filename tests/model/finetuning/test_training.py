@@ -53,11 +53,7 @@ def test_padding_is_masked():
 def tiny_training(tmp_path, epochs=6.0, scores=None, **changes):
     scores = iter(scores or [])
     settings = FinetuningSettings(
-        epochs=epochs,
-        batch=16,
-        layer_decay=1.0,
-        evaluations_per_epoch=1,
-        **changes,
+        epochs=epochs, batch=16, layer_decay=1.0, evaluations_per_epoch=1, **changes
     )
     return loop.TrainingSetup(
         features=features(np.random.default_rng(0).integers(5, 20, 64)),

@@ -142,13 +142,7 @@ def test_a_mark_of_the_dump_is_named_first(tmp_path):
     test = make_answers(ids, labels, probabilities)
     predict = partial(np.full, fill_value=1 / 3)
     found = answer_questions(
-        held_out,
-        test,
-        TASK,
-        data,
-        tmp_path,
-        lambda texts: predict((len(texts), 3)),
-        0.9,
+        held_out, test, TASK, data, tmp_path, lambda texts: predict((len(texts), 3)), 0.9
     )
     assert found["giveaway"]["masked_accuracy"] < 0.5
     assert found["trust"]["asked"]["n"] == 300

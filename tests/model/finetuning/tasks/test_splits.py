@@ -9,16 +9,8 @@ from collections import Counter
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.finetuning.examples import (
-    SPLITS,
-    Sampling,
-    load_examples,
-)
-from amazon_electra.model.finetuning.splits import (
-    group_by_split,
-    hash_input,
-    list_data_files,
-)
+from amazon_electra.model.finetuning.examples import SPLITS, Sampling, load_examples
+from amazon_electra.model.finetuning.splits import group_by_split, hash_input, list_data_files
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_formats import splits
 from tests.refusals import names
@@ -190,11 +182,7 @@ def test_a_name_of_two_splits_is_refused(tmp_path):
 def test_notes_beside_the_data_are_not_data(tmp_path):
     for name in ("README.md", "readme.txt", "LICENSE", "load.py", ".hidden", "train.csv"):
         (tmp_path / name).write_text("x")
-    assert find_splits(tmp_path) == {
-        "train": [tmp_path / "train.csv"],
-        "dev": [],
-        "test": [],
-    }
+    assert find_splits(tmp_path) == {"train": [tmp_path / "train.csv"], "dev": [], "test": []}
 
 
 def test_a_folder_of_both_squads(tmp_path):

@@ -13,11 +13,7 @@ from amazon_electra.model.pretraining.assembly import build_training
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.network.initial_weights import Origin
 from amazon_electra.model.recipes import RECIPES, apply_settings
-from tests.model.pretraining.adaptation.published import (
-    read_origin,
-    read_weights,
-    train,
-)
+from tests.model.pretraining.adaptation.published import read_origin, read_weights, train
 from tests.model.pretraining.runs import TOKENIZER, pretrain, read_curve
 from tests.model.pretraining.termination import terminated_at
 from tests.refusals import names

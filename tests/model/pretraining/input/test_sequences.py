@@ -3,10 +3,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.pretraining.input.batches import (
-    number_documents,
-    number_positions,
-)
+from amazon_electra.model.pretraining.input.batches import number_documents, number_positions
 from amazon_electra.model.pretraining.input.sequences import Shards, Stream
 from tests.model.synthetic_shards import write_shards
 from tests.refusals import names

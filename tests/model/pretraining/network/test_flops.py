@@ -17,8 +17,7 @@ def shards(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("objective", "settings"),
-    [("electra", {"mask_probability": 0.25}), ("mlm", {"embedding": 32})],
+    ("objective", "settings"), [("electra", {"mask_probability": 0.25}), ("mlm", {"embedding": 32})]
 )
 def test_the_products_counted_are_those_torch_makes(shards, tmp_path, objective, settings):
     """Of packed rows: the dense attention of a CPU multiplies them whole."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.beam_jobs.model_folder.classifier import Classifier
 from amazon_electra.beam_jobs.model_folder.config import (
@@ -72,11 +72,7 @@ def check_folder(
         times.append(1000 * (time.perf_counter() - began))
     both = np.concatenate([found, *alone]) - np.concatenate([expected, expected[:ALONE]])
     difference = float(np.abs(both).max())
-    if difference > MAX_DIFFERENCE:
-        raise UserError(
-            f"{folder}: the exported model gives other probabilities than the fitted one, by up to "
-            f"{difference:.2g}"
-        )
+    require(difference <= MAX_DIFFERENCE, f"{folder}: probabilities move by {difference:.2g}")
     facts: dict[str, Any] = {"checked": {"texts": len(found), "largest_difference": difference}}
     if graphs := sorted(folder.rglob(QUANTIZED)):
         facts["int8"] = check_int8(folder, graphs, texts, exact)

@@ -277,10 +277,10 @@ def expect_document_attention(kind: str, precision: str) -> bool:
 
 def check_device(kind: str) -> None:
     """Raise UserError if there is no such device; the device itself stays untouched."""
-    if kind == "cuda" and not torch.cuda.is_available():
-        raise UserError("torch sees no CUDA device here; use `device cpu`", "device", "cuda")
-    if kind.startswith("xla") and find_spec("torch_xla") is None:
-        raise UserError("torch_xla is not installed here; install the extra [tpu]", "device", "xla")
+    is_there = kind != "cuda" or torch.cuda.is_available()
+    require(is_there, "torch sees no CUDA device here; use `device cpu`", "device", "cuda")
+    is_there = not kind.startswith("xla") or find_spec("torch_xla") is not None
+    require(is_there, "torch_xla is not installed here; install the extra [tpu]", "device", "xla")
 
 
 def run() -> dict[str, str]:

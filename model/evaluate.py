@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.arms import find_arm
@@ -88,8 +88,8 @@ def evaluate_model(
     """
     started = time.perf_counter()
     trained = read_task_head(folder).task
-    if trained not in (task.name, *task.trained_as):
-        raise UserError(f"{folder} was fine-tuned on {trained}", "task", task.name)
+    is_of_task = trained in (task.name, *task.trained_as)
+    require(is_of_task, f"{folder} was fine-tuned on {trained}", "task", task.name)
     finetuning_run = read_json(folder / "run.json")
     settings = FinetuningSettings.from_run(finetuning_run)
     left_out: Counter[str] = Counter()

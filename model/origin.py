@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.special_tokens import count_rows
@@ -100,8 +100,8 @@ def _add_generator(place: str, folder: Path, about: dict[str, Any]) -> None:
     other = _write_network(place, "generator", folder / GENERATOR)
     own, its = ((part / "tokenizer.json").read_bytes() for part in (folder, folder / GENERATOR))
     is_pair = about["kind"] == other["kind"] == "electra" and other["has_mlm_head"]
-    if not is_pair or own != its:
-        raise UserError(f"not the generator of {about['place']}", "generator", place)
+    is_pair = is_pair and own == its
+    require(is_pair, f"not the generator of {about['place']}", "generator", place)
     write_json(folder / GENERATOR / METADATA_FILE, other)
     about |= {"has_generator": True, "generator_place": place}
 
@@ -160,8 +160,8 @@ def _check_network(
     found |= {"vocab_size": rows, "layers": encoder_weights.count_layers(weights)}
     named = {"vocab_size": config.get("vocab_size", rows), "layers": shape.layers}
     for name, wanted in (named | dict(encoder_weights.list_shapes(shape))).items():
-        if found.get(name) != wanted:
-            raise UserError(f"config.json: {name}={wanted}, the weights have {found.get(name)}")
+        its = found.get(name)
+        require(its == wanted, f"config.json: {name}={wanted}, the weights have {its}")
     check_entries(list_all_entries(tokenizer), rows)
     parameters = sum(t.numel() for name, t in weights.items() if name.startswith("electra."))
     return parameters, encoder_weights.has_mlm_head(weights)

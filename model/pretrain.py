@@ -57,8 +57,8 @@ def configure_recipe(
         check_start_is_not_needed(settings)
     recipe = apply_settings(RECIPES[config.recipe], defaults | shape | settings)
     objective = recipe.pretraining.objective
-    if has_own_generator and not find_objective(objective).has_generator:
-        raise UserError(f"objective={objective} has none; leave it out", "start_generator_from")
+    is_used = not has_own_generator or find_objective(objective).has_generator
+    require(is_used, f"objective={objective} has none; leave it out", "start_generator_from")
     return recipe, defaults
 
 

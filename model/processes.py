@@ -17,7 +17,7 @@ from torch import Tensor, distributed, multiprocessing
 
 from amazon_electra.beam_jobs.core.children import GRACE_SECONDS
 from amazon_electra.beam_jobs.core.command import USER_ERROR, main
-from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError, require
 from amazon_electra.beam_jobs.core.nesting import read_json
 
 RENDEZVOUS = "AMAZON_ELECTRA_RENDEZVOUS"
@@ -127,11 +127,11 @@ def name_losses() -> Iterator[None]:
 
 def check_processes(device: str, processes: int) -> None:
     """Raise UserError where this machine cannot have so many processes, before any is started."""
-    if device.startswith("xla"):
-        raise UserError("one process drives all cores of a TPU host", "processes", processes)
+    is_one = not device.startswith("xla")
+    require(is_one, "one process drives all cores of a TPU host", "processes", processes)
     gpus = torch.cuda.device_count() if device != "cpu" else 0
-    if processes > gpus and (gpus or device == "cuda"):
-        raise UserError(f"{gpus} GPUs here, and each takes one process", "processes", processes)
+    fit = processes <= gpus or not (gpus or device == "cuda")
+    require(fit, f"{gpus} GPUs here, and each takes one process", "processes", processes)
 
 
 def run_processes(run: Run, arguments: Any, processes: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, trainers
 from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
 from amazon_electra.model.config import DEV_REVIEWS, MIN_VOCABULARY, VocabularyConfig
 from amazon_electra.model.results import VocabularyResult
@@ -47,15 +47,13 @@ def train_vocabulary(
     """
     corpus, output = Path(corpus), Path(output)
     make_writable_folder("output", output)
-    if config.size - config.unused < MIN_VOCABULARY:
-        least = MIN_VOCABULARY + config.unused
-        raise UserError(f"must be at least {least}, or `unused` less", "size", config.size)
+    least = MIN_VOCABULARY + config.unused
+    require(config.size >= least, f"must be at least {least} with `unused`", "size", config.size)
     started, cpu_started = time.monotonic(), time.process_time()
     folds_case = config.lower_case
     strip_accents = folds_case if config.strip_accents is None else config.strip_accents
     sample = ReviewSample(corpus, "pretrain", config.sample_reviews)
-    if not sample.reviews_in_corpus:
-        raise UserError("no review in its pretrain split; give a larger dump", "corpus", corpus)
+    require(sample.reviews_in_corpus, "no review in its pretrain split", "corpus", corpus)
     tokenizer = train_tokenizer(sample, config.size, folds_case, strip_accents, config.unused)
     result = {
         "size": tokenizer.get_vocab_size(),
@@ -85,8 +83,8 @@ class ReviewSample:
 
     def __init__(self, corpus: Path, split: str, about_reviews: int) -> None:
         self._files = sorted(corpus.glob("corpus-*.parquet"))
-        if not self._files or not (corpus / "corpus.json").exists():
-            raise UserError("no corpus-*.parquet with corpus.json there", "corpus", corpus)
+        is_corpus = self._files and (corpus / "corpus.json").exists()
+        require(is_corpus, "no corpus-*.parquet with corpus.json there", "corpus", corpus)
         self._split = split
         self.reviews_in_corpus = sum(
             count["counts"]

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.model_folder.probabilities import sum_logits
 from amazon_electra.model.arms import find_arm, register
@@ -41,10 +41,7 @@ class Stack(Parts):
         held_out = [OutOfFold.load(folder) for folder in folders]
         shared = set(held_out[0].ids).intersection(*(one.ids for one in held_out[1:]))
         ids = [one for one in held_out[0].ids if one in shared]
-        if not ids:
-            raise UserError(
-                f"parts: {folders[0]} and {folders[1]} were not fitted to the same examples"
-            )
+        require(ids, f"{folders[0]} and {folders[1]} have no example in common", "parts")
         own = [one.take_ids(ids) for one in held_out]
         weights, tried = choose_weights([one.logits for one in own], own[0].labels)
         parts = [
@@ -72,11 +69,9 @@ def find_parts(folders: Sequence[Path], arms: Sequence[str]) -> list[Path]:
         file = folder / "task.json"
         require(file.exists(), f"{folder} has no task.json; give fitted folders", "parts")
         kinds[read_json(file).get("kind", "finetuned")] = folder
-    if sorted(kinds) != sorted(arms) or len(folders) != len(arms):
-        found = ", ".join(sorted(kinds)) or "none"
-        raise UserError(
-            f"found {found}; give a fitted folder of each of {', '.join(arms)}", "parts"
-        )
+    is_whole = sorted(kinds) == sorted(arms) and len(folders) == len(arms)
+    found, wanted = (", ".join(sorted(names)) or "none" for names in (kinds, arms))
+    require(is_whole, f"found {found}; give a fitted folder of each of {wanted}", "parts")
     return [kinds[arm] for arm in arms]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import link_path, write_json
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import join_mistakes
@@ -79,8 +79,7 @@ def find_kind(config: Config) -> Kind | None:
     """Return the kind that our encoder holds; None for a module of transformers' own."""
     name = config.get("model_type") or ""
     for field, what in _REFUSED.items():
-        if config.get(field):
-            raise UserError(f"this model has {what}; give an encoder that predicts masked tokens")
+        require(not config.get(field), f"this model has {what}, and predicts no masked tokens")
     kind = KINDS.get(name)
     if (
         kind

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import Encoding, Tokenizer, normalizers, processors
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.nesting import load_json, read_json
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
@@ -64,8 +64,7 @@ def _read_tokenizer(path: Path) -> Tokenizer:
 def check_entries(entries: list[str], rows: int) -> None:
     """Raise UserError where a table of word vectors is not that of these entries."""
     surplus = rows - len(entries)
-    if surplus < 0 or surplus >= PADDED_TO:
-        raise UserError(f"{len(entries)} entries in its vocabulary, {rows} rows in its weights")
+    require(0 <= surplus < PADDED_TO, f"{len(entries)} entries, {rows} rows in its weights")
 
 
 def cut_padding(weights: dict[str, "Tensor"], entries: list[str]) -> dict[str, "Tensor"]:
@@ -215,6 +214,5 @@ def read_tokenizer_config(folder: Path) -> dict[str, Any]:
     with refuse(ValueError, message="tokenizer_config.json is damaged ({}); copy it again"):
         text = file.read_text(encoding="utf-8") if file.is_file() else "{}"
         config: dict[str, Any] = load_json(text)
-    if config.get("auto_map"):
-        raise UserError("tokenizer_config.json names code of its own, which is never run")
+    require(not config.get("auto_map"), "tokenizer_config.json names code, which is never run")
     return config

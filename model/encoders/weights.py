@@ -105,8 +105,7 @@ def load_masked_lm(folder: Path, seed: int = 0) -> tuple[Any, list[str]]:
         torch.manual_seed(seed)
         network, lost = load_pretrained(AutoModelForMaskedLM, folder)
     own = [name for name in lost if name.startswith(f"{network.base_model_prefix}.")]
-    if own:
-        raise UserError(f"config.json asks for {own[0]}, which the weights lack; copy both again")
+    require(not own, f"config.json asks for {own[:1]}, which the weights lack; copy both again")
     return network, lost
 
 
@@ -133,5 +132,4 @@ def load_pretrained(auto: Any, folder: str | Path, **more: Any) -> tuple[Any, li
 def check_size(network: Any, ids: int) -> None:
     """Raise UserError where the table of vectors is not that of a tokenizer with so many ids."""
     rows = network.get_input_embeddings().weight.shape[0]
-    if not (0 <= rows - ids < MAX_SURPLUS):
-        raise UserError(f"its tokenizer has {ids} ids, its weights {rows} rows; copy both again")
+    require(0 <= rows - ids < MAX_SURPLUS, f"its tokenizer has {ids} ids, its weights {rows} rows")

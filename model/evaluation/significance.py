@@ -159,8 +159,7 @@ def compare_arms(
     seed: int = 0,
 ) -> Comparison:
     """Compare two arms; `a[i]` and `b[i]` are of the seeds `seed_pairs[i]`, or one pre-training."""
-    if len(a) != len(b) or not a:
-        raise UserError(f"arms of {len(a)} and {len(b)} seeds: give both the same seeds")
+    require(len(a) == len(b) and a, f"arms of {len(a)} and {len(b)} seeds")
     aligned = [metric.columns(p) for p in _align_examples([*a, *b])]
     n = len(aligned[0])
     values = np.array([metric.value(columns.sum(0)) for columns in aligned], dtype=float)
@@ -198,8 +197,8 @@ def compare_pooled(
     keeps its level however unlike their variances are.
     """
     seeds = len(settings[0][0])
-    if not seeds or any(len(side) != seeds for setting in settings for side in setting):
-        raise UserError("settings to be pooled need the same seeds of both arms")
+    is_even = all(len(side) == seeds for setting in settings for side in setting)
+    require(seeds and is_even, "settings to be pooled need the same seeds of both arms")
     place: dict[str, int] = {}
     for (first, *_), _ in settings:
         for example in first.ids:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.settings import MAX_SEED, Settings
 from amazon_electra.model.arms import find_arm, list_arms
 from amazon_electra.model.config import TASK, FinetuningSettings, RecipeName
@@ -78,8 +78,7 @@ def choose_encoder(config: FinetuneConfig, encoder: str | Path | None) -> str:
         return ""
     if config.start != "trained":
         return config.start
-    if encoder is None:
-        raise UserError(f"encoder: missing; the arm {config.arm} needs a model folder or hub name")
+    require(encoder is not None, f"the arm {config.arm} needs one", "encoder")
     return str(encoder)
 
 
@@ -95,19 +94,13 @@ def split_arm(text: str) -> tuple[str, str]:
 def check_request(request: Request) -> None:
     """Raise a UserError for what can be refused before anything is read."""
     check_for_task(request.settings, request.task, request.start.teacher is not None)
-    arm = find_arm(request.start.arm)
-    if request.task.shape not in arm.shapes:
-        raise UserError(
-            f"arm: {arm.name} is for {', '.join(arm.shapes)}; {request.task.name} is "
-            f"{request.task.shape}"
-        )
+    arm, teacher = find_arm(request.start.arm), request.start.teacher
+    shape = request.task.shape
+    require(
+        shape in arm.shapes, f"is not for {request.task.name}, which is {shape}", "arm", arm.name
+    )
     is_corpus = request.task.name.startswith(LABEL) or bool(request.task.stars)
-    if request.settings.selection == "cross-validation" and not is_corpus:
-        raise UserError(
-            f"selection: cross-validation is for a corpus, and {request.task.name} has its own "
-            "splits: use dev"
-        )
-    if request.start.parts and not arm.combines:
-        raise UserError(f"parts: have no effect on the arm {arm.name}; leave them out")
-    if arm.settings is not None and request.start.teacher:
-        raise UserError(f"teacher: has no effect on the arm {arm.name}; leave it out")
+    selection = request.settings.selection
+    require(is_corpus or selection == "dev", "is for a corpus: use dev", "selection", selection)
+    require(arm.combines or not request.start.parts, f"have no effect on {arm.name}", "parts")
+    require(arm.settings is None or not teacher, f"has no effect on {arm.name}", "teacher", teacher)

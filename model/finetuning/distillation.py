@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import nn
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device
 from amazon_electra.model.finetuning import network
@@ -39,11 +39,9 @@ class Teacher:
 
 def load_teacher(folder: Path, task: Task, examples: Sequence[Example], device: Device) -> Teacher:
     """Load the teacher and compute its logits of the examples."""
-    if task.shape not in SHAPES:
-        raise UserError(f"is for {', '.join(SHAPES)}, not for {task.shape}", "teacher", folder)
+    require(task.shape in SHAPES, f"is not for {task.shape}", "teacher", folder)
     model, head, tokenizer = network.load_finetuned(folder)
-    if head.labels != task.labels:
-        raise UserError(f"its labels are {head.labels}, not {task.labels}", "teacher", folder)
+    require(head.labels == task.labels, f"its labels are {head.labels}", "teacher", folder)
     model = model.to(device.torch).eval().requires_grad_(False)
     features = PackedFeatures.pack(head.make_featurizer(tokenizer).stream_features(examples))
     logits = torch.from_numpy(np.stack(predict_logits(model, features, head.shape, device)))
@@ -85,8 +83,8 @@ class DistillationLoss(nn.Module):
                 network.use_unfused_attention(model)
         if self._inside:
             name = "hidden_weight" if settings.hidden_weight > 0 else "attention_weight"
-            if tokenizer.get_vocab() != teacher.tokenizer.get_vocab():
-                raise UserError(f"{teacher.folder} has another vocabulary", name)
+            is_same = tokenizer.get_vocab() == teacher.tokenizer.get_vocab()
+            require(is_same, f"{teacher.folder} has another vocabulary", name)
             of_teacher: Any = teacher.model.config
             network.check_length(of_teacher, settings.max_length or 0, str(teacher.folder))
         configs: list[Any] = [student.config, teacher.model.config]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from amazon_electra.beam_jobs.core.copies import fold_text
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import require
 
 Shape = Literal["classification", "multilabel", "regression", "tokens", "span", "choice"]
 Split = Literal["train", "dev", "test"]
@@ -184,8 +184,8 @@ def load_examples(
     examples = task.read(data, split, sampling, counts)
     require(examples, explain_empty_split(task, data, split, counts))
     is_of_classes = split == "train" and task.shape == "classification"
-    if is_of_classes and len({example.label for example in examples}) == 1:
-        raise UserError(f"{data}: {task.name} has one class in train: raise `n_train`")
+    is_one = is_of_classes and len({example.label for example in examples}) == 1
+    require(not is_one, f"{data}: {task.name} has one class in train: raise `n_train`")
     return examples
 
 

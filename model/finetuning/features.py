@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 from tokenizers import Encoding, Tokenizer
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import atomic_path
 from amazon_electra.model.finetuning.examples import Example, Shape
 
@@ -77,8 +77,8 @@ class Featurizer:
     """Tokens two windows of a passage share at most."""
 
     def __post_init__(self) -> None:
-        if self.shape == "span" and self.stride >= self.max_length:
-            raise UserError(f"must be below max_length={self.max_length}", "stride", self.stride)
+        is_short = self.shape != "span" or self.stride < self.max_length
+        require(is_short, f"must be below max_length={self.max_length}", "stride", self.stride)
 
     def __call__(self, examples: Sequence[Example]) -> list[Feature]:
         return list(self.stream_features(examples))

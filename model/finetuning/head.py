@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.finetuning.examples import Shape, Task
 
@@ -40,8 +40,8 @@ class Head:
 
 def read_task_head(folder: Path) -> Head:
     """Return the task.json of a folder of model.finetune."""
-    if not (folder / "task.json").exists():
-        raise UserError("no task.json; give a folder made by model.finetune", "model", folder)
+    is_there = (folder / "task.json").exists()
+    require(is_there, "no task.json there, as model.finetune writes it", "model", folder)
     read = read_json(folder / "task.json")
     return Head(
         **{n: read[n] for n in Head.__dataclass_fields__ if n in read}

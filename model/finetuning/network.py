@@ -13,7 +13,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device
@@ -116,8 +116,7 @@ def load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
     logging.disable_progress_bar()
     with name_place("encoder", folder), refuse(OSError, ValueError):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        if getattr(config, "auto_map", None):
-            raise UserError("config.json names code of its own, auto_map, which is never run")
+        require(not getattr(config, "auto_map", None), "config.json names code, which is never run")
     if task.shape == "span":
         config.num_labels = 2  # where it begins, where it ends
     elif task.shape != "choice":
@@ -159,8 +158,7 @@ def _load_encoder(auto: Any, folder: str, config: Any) -> nn.Module:
 
 
 def _refuse_missing(lost: list[str]) -> None:
-    if lost:
-        raise UserError(f"{len(lost)} weights lack or have another shape: {', '.join(lost[:3])}")
+    require(not lost, f"{len(lost)} weights lack or have another shape: {', '.join(lost[:3])}")
 
 
 def choose_max_length(
@@ -186,8 +184,8 @@ def choose_max_length(
 def check_length(config: Any, max_length: int, folder: str) -> None:
     """Raise a UserError where texts may be longer than an encoder has positions for."""
     positions = count_positions(config)
-    if positions is not None and max_length > positions:
-        raise UserError(f"{folder} has {positions} positions", "max_length", max_length)
+    has_room = positions is None or max_length <= positions
+    require(has_room, f"{folder} has {positions} positions", "max_length", max_length)
 
 
 def pool_tokens(states: Tensor, mask: Tensor, config: Any) -> Tensor:
@@ -222,8 +220,8 @@ def load_tokenizer(folder: str) -> Tokenizer:
             tokenizer = loaded.backend_tokenizer
     tokenizer.no_padding()
     tokenizer.no_truncation()
-    if not tokenizer.num_special_tokens_to_add(False):
-        raise UserError("its tokenizer adds no [CLS] and [SEP]", "encoder", folder)
+    adds = tokenizer.num_special_tokens_to_add(False)
+    require(adds, "its tokenizer adds no [CLS] and [SEP]", "encoder", folder)
     return tokenizer
 
 
@@ -248,8 +246,7 @@ def save_finetuned(model: nn.Module, head: Head, tokenizer_folder: str, output: 
 def load_finetuned(folder: Path, dropout: float | None = None) -> tuple[nn.Module, Head, Tokenizer]:
     """Load what `save_finetuned` wrote, ready to predict; `dropout` None keeps its own."""
     head = read_task_head(folder)
-    if head.kind != NETWORK:
-        raise UserError(f"holds the arm {head.kind}; give a fine-tuned network", "model", folder)
+    require(head.kind == NETWORK, f"holds the arm {head.kind}", "model", folder)
     config = load_config(str(folder), make_task(head), dropout)
     with name_place("model", folder):
         model, lost = load_pretrained(choose_auto_class(head.shape), str(folder), config=config)

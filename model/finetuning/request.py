@@ -31,8 +31,8 @@ class Start:
     @property
     def part_of(self) -> Path | None:
         """The teacher whose layers the network takes; None: it takes those of `encoder`."""
-        if is_part_of_teacher(self.encoder) and self.teacher is None:
-            raise UserError("needs `teacher`", "encoder", self.encoder)
+        needs = is_part_of_teacher(self.encoder) and self.teacher is None
+        require(not needs, "needs `teacher`", "encoder", self.encoder)
         return self.teacher if is_part_of_teacher(self.encoder) else None
 
 
@@ -101,8 +101,8 @@ def check_for_task(settings: FinetuningSettings, task: Task, has_teacher: bool) 
             why = f"without {without}" if without else f"on {task.name}"
             raise UserError(f"has no effect {why}: leave it out", name, getattr(settings, name))
     alphas, classes = len(settings.focal_alpha), len(task.labels)
-    if alphas and alphas != classes and (alphas, classes) != (1, 2):
-        raise UserError(f"needs {classes}, for each class one", "focal_alpha", settings.focal_alpha)
+    are_all = not alphas or alphas == classes or (alphas, classes) == (1, 2)
+    require(are_all, f"needs {classes}, for each class one", "focal_alpha", settings.focal_alpha)
 
 
 def choose_sampling(settings: FinetuningSettings, split: Split, seed: int) -> Sampling:

@@ -147,8 +147,7 @@ def write_results(study: Any, metric: str, output: Path) -> SearchResult:
     ]
     write_json(output / "trials.json", trials)
     states = [trial["state"] for trial in trials]
-    if "complete" not in states:
-        raise UserError(f"none of {len(trials)} trials came to an end: lower the rates", "space")
+    require("complete" in states, "no trial came to an end: lower the rates", "space")
     best = {
         "settings": make_settings(study.best_params),
         f"dev_{metric}": study.best_value,
@@ -179,12 +178,12 @@ def _check_choices(name: str, choices: Any, distils: bool) -> None:
     values = choices
     if not isinstance(choices, list) or not choices:
         ends = {"low", "high"}
-        if not isinstance(choices, dict) or not (ends <= choices.keys() <= {*ends, "log"}):
-            raise UserError("give a list of choices, or {low, high, log}")
+        is_range = isinstance(choices, dict) and ends <= choices.keys() <= {*ends, "log"}
+        require(is_range, "give a list of choices, or {low, high, log}")
         values = low, high = choices["low"], choices["high"]
         are_numbers = all(type(end) in (int, float) for end in values)
-        if not are_numbers or low > high or (choices.get("log") and low <= 0):
-            raise UserError("low and high must be numbers, low the smaller one, above 0 for log")
+        is_ordered = are_numbers and low <= high and (low > 0 or not choices.get("log"))
+        require(is_ordered, "low and high must be numbers, low the smaller one, above 0 for log")
     setting = "learning_rates" if name == "learning_rate" else name
     for value in values:
         change_settings(FinetuningSettings(), {setting: format_value(value)})

@@ -211,8 +211,7 @@ def read_special_tokens(vocabulary: Path) -> SpecialTokens:
 
 def check_batch(batch: int, processes: int) -> None:
     """Raise UserError where so many processes cannot share a batch."""
-    if batch % processes:
-        raise UserError(f"must be a multiple of the {processes} processes", "batch", batch)
+    require(batch % processes == 0, f"must be a multiple of {processes} processes", "batch", batch)
 
 
 def _check_recipe(recipe: Recipe, shards: Shards, device: Device) -> None:

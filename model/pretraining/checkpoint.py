@@ -56,8 +56,8 @@ def check_same_run(now: Identity, then: Identity, output: Path) -> None:
         for name in now | then
         if now.get(name) != then.get(name)
     ]
-    if differing:
-        raise UserError(f"has checkpoints of another run: {', '.join(differing)}", "output", output)
+    why = f"has checkpoints of another run: {', '.join(differing)}"
+    require(not differing, why, "output", output)
 
 
 @dataclass(frozen=True)
@@ -154,8 +154,8 @@ def find_state(folder: Path, device: Device, identity: Identity, output: Path) -
     if step < 0:
         return None
     path = build_path(folder, step)
-    if not state and not path.exists():
-        raise UserError(f"must be shared by all hosts: one lacks {path.name}", "output", output)
+    is_shared = state or path.exists()
+    require(is_shared, f"must be shared by all hosts: one lacks {path.name}", "output", output)
     state = state or load_state(path)
     check_same_run(identity, state.numbers["identity"], output)
     return state

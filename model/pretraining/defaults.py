@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.model.encoders.config import (
     START,
     TRAINED_LENGTH,
@@ -48,8 +48,7 @@ def choose_settings(
 
     chosen: dict[str, str] = {}
     objective = given.get("objective", "electra" if is_discriminator else "mlm")
-    if not is_ours and objective != "mlm":
-        raise UserError(f"{kind} of `start_from` is trained as mlm only", "objective", objective)
+    require(is_ours or objective == "mlm", f"{kind} is trained as mlm only", "objective", objective)
     if not is_discriminator and objective == "mlm":
         chosen["objective"] = objective
     if kind in MASK_PROBABILITIES:

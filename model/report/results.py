@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.arms.out_of_fold import FILE, OutOfFold
 from amazon_electra.model.evaluation import significance
@@ -201,12 +201,8 @@ class Results:
                 same = all(x.have_same_answers(y) for x, y in zip(of_a, of_b, strict=True))
                 one_checkpoint = c.pretraining_seeds == 1 and not {a, b} <= self.untrained
                 compared.append(Difference(a, b, task, c, one_checkpoint, same))
-            if len(compared) == before:
-                arms = "; ".join(self.arms)
-                raise UserError(
-                    f"comparisons: {a!r} and {b!r} have no task and seed in common; the arms are "
-                    f"{arms}"
-                )
+            has_both = len(compared) > before
+            require(has_both, f"comparisons: {a!r} and {b!r} have no task and seed in common")
         taking_part = {(d.task, arm) for d in compared for arm in (d.a, d.b)}
         independent = len(taking_part) - len({d.task for d in compared})
         corrected = significance.correct_comparisons([d.comparison for d in compared], independent)
@@ -279,9 +275,8 @@ def load_results(study: ReportInput, cells: Sequence[CellFacts], base: Path) -> 
     """Load cells of a study; relative folders are relative to `base`, its file's folder."""
     loaded = [load_cell(cell, base) for cell in cells]
     for (arm, task, pair), times in Counter((c.arm, c.task, c.seed_pair) for c in loaded).items():
-        if times > 1:
-            of = "" if pair[0] is None else f" of pre-training seed {pair[0]}"
-            raise UserError(f"cells: {arm} on {task} has seed {pair[1]}{of} {times} times")
+        of = "" if pair[0] is None else f" of pre-training seed {pair[0]}"
+        require(times < 2, f"cells: {arm} on {task} has seed {pair[1]}{of} {times} times")
     return Results(loaded, frozenset(arm.name for arm in study.arms if arm.is_random))
 
 
@@ -322,8 +317,8 @@ def pool_differences(
 def load_cell(cell: CellFacts, base: Path) -> Cell:
     """Load an evaluation; UserError where the folder is none."""
     folder = base / cell.evaluation
-    if not (folder / "metrics.json").exists():
-        raise UserError("no metrics.json there, as model.evaluate writes it", "evaluation", folder)
+    is_there = (folder / "metrics.json").exists()
+    require(is_there, "no metrics.json there, as model.evaluate writes it", "evaluation", folder)
     about = read_json(folder / "metrics.json")
     return Cell(
         cell.arm,

@@ -109,9 +109,8 @@ def read_label(data: Path, column: str) -> dict[str, Any]:
         found = load_json((data / "corpus.json").read_text(encoding="utf-8")).get("labels", {})
     except (OSError, ValueError):
         raise UserError("no corpus.json there, as corpus_job writes it", "data", data) from None
-    if not found.get(column, {}).get("classes"):
-        known = ", ".join(found) or "none"
-        raise UserError(f"no label {column} with 2 to 200 classes; it has {known}", "data", data)
+    has_classes, known = found.get(column, {}).get("classes"), ", ".join(found) or "none"
+    require(has_classes, f"no label {column} with 2 to 200 classes; it has {known}", "data", data)
     return dict(found[column])
 
 
@@ -200,8 +199,7 @@ def _stream_batches(
     columns = list(dict.fromkeys([*COLUMNS, column]))
     missing = sorted(set(columns) - set(dataset.schema.names))
     columns += {"product"}.intersection(dataset.schema.names)
-    if missing:
-        raise UserError(f"{files[0]}: no columns {', '.join(missing)}; make the corpus again")
+    require(not missing, f"{files[0]}: no columns {', '.join(missing)}; make the corpus again")
     is_of_split = pc.field("split").cast(pa.string()).isin(list(splits))
     value = pc.field(column)
     if isinstance(next(iter(classes), ""), str):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.model.finetuning.examples import Example, Omission, Split, Task
 from amazon_electra.model.finetuning.files import Row, open_text, read_table_rows
 from amazon_electra.model.finetuning.splits import SplitReader, SplitSource, plan_splits
@@ -83,8 +83,8 @@ def read_glue_rows(spec: GlueSpec, path: Path) -> Iterator[Row]:
     if spec.text in first:
         yield from read_table_rows(path)
         return
-    if len(first) != len(spec.header):
-        raise UserError(f"{path}, line 1: no column {spec.text!r} in {', '.join(first)}")
+    is_known = len(first) == len(spec.header)
+    require(is_known, f"{path}, line 1: no column {spec.text!r} in {', '.join(first)}")
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             cells = line.rstrip("\n").split("\t")
@@ -112,8 +112,8 @@ def _find_folder(data: Path, spec: GlueSpec) -> Path:
     """Return the task's own folder, also where `data` holds all of GLUE."""
     if (data / spec.folder).is_dir():
         return data / spec.folder
-    if data.is_dir() and not any(path.is_file() for path in data.iterdir()):
-        raise UserError(f"no folder {spec.folder} in it, and no file", "data", data)
+    has_files = not data.is_dir() or any(path.is_file() for path in data.iterdir())
+    require(has_files, f"no folder {spec.folder} in it, and no file", "data", data)
     return data
 
 

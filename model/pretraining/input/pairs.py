@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 
 MIN_PAIRS = 16
 """Fewer are no batch to find a body in."""
@@ -78,10 +78,7 @@ def read_pairs(corpora: Iterable[Path], body_tokens: int) -> Pairs:
     reviews = 0
     for corpus in corpora:
         files = sorted(corpus.glob("corpus-*.parquet"))
-        if not files:
-            raise UserError(
-                f"{corpus}: no corpus-*.parquet; give a folder that beam_jobs.corpus_job wrote"
-            )
+        require(files, f"{corpus}: no corpus-*.parquet there, as corpus_job writes it")
         for title, body in _read_reviews(files):
             reviews += 1
             body = body[: CHARACTERS_PER_TOKEN * body_tokens]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import hash_file
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
@@ -78,23 +78,23 @@ class Shards:
     def open(folder: Path, field: str = "shards", split: str = "pretrain") -> "Shards":
         """Open a folder of shards; UserError for another split, damaged or unfinished ones."""
         paths = sorted(folder.glob("shard-*.parquet"))
-        if not paths or not (folder / "shards.json").exists():
-            raise UserError("no shard-*.parquet with shards.json there", field, folder)
+        is_whole = paths and (folder / "shards.json").exists()
+        require(is_whole, "no shard-*.parquet with shards.json there", field, folder)
         read = [_read_footer(path) for path in paths]
         footers, first = [footer for footer, _ in read], read[0][0]
         for path, footer in zip(paths, footers, strict=True):
             for name in ("vocabulary_fingerprint", "vocabulary_size", "max_length", "split"):
-                if footer.get(name) != first.get(name):
-                    raise UserError(f"{path}: {name} is not as in {paths[0].name}")
-        if first.get("split") != split:
-            raise UserError(f"made of the split {first.get('split')}, not {split}", field, folder)
+                is_same = footer.get(name) == first.get(name)
+                require(is_same, f"{path}: {name} is not as in {paths[0].name}")
+        made_of = first.get("split")
+        require(made_of == split, f"made of the split {made_of}, not {split}", field, folder)
         totals = read_json(folder / "shards.json")
         counts = {"shards": len(paths), "sequences": sum(one["sequences"] for one in footers)}
-        if any(totals[name] != number for name, number in counts.items()):
-            raise UserError(f"shards.json says {totals}, there are {counts}", field, folder)
+        is_whole = all(totals[name] == number for name, number in counts.items())
+        require(is_whole, f"shards.json says {totals}, there are {counts}", field, folder)
         tokenizer = folder / "vocabulary" / "tokenizer.json"
-        if not tokenizer.exists() or hash_file(tokenizer) != first["vocabulary_fingerprint"]:
-            raise UserError(f"{tokenizer} is not the one the shards were made with", field, folder)
+        is_own = tokenizer.exists() and hash_file(tokenizer) == first["vocabulary_fingerprint"]
+        require(is_own, f"{tokenizer} is not the one the shards were made with", field, folder)
         listing = [[p.name, p.stat().st_size, f] for p, f in zip(paths, footers, strict=True)]
         return Shards(
             folder=folder,
@@ -136,8 +136,8 @@ def _read_footer(path: Path) -> tuple[dict[str, Any], list[RowGroup]]:
         footer: dict[str, Any] = json.loads((file.metadata or {})[FOOTER_KEY])
     except (pa.ArrowInvalid, KeyError):
         raise UserError(f"{path}: damaged, or no shard; copy it again, or make it again") from None
-    if footer["version"] != SHARDS_VERSION:
-        raise UserError(f"{path}: version {footer['version']}, not {SHARDS_VERSION}; make it again")
+    version = footer["version"]
+    require(version == SHARDS_VERSION, f"{path}: version {version}, not {SHARDS_VERSION}")
     rows = [file.row_group(i).num_rows for i in range(file.num_row_groups)]
     return footer, [RowGroup(path, i, sequences) for i, sequences in enumerate(rows)]
 

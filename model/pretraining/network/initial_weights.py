@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import hash_file
 from amazon_electra.beam_jobs.core.special_tokens import count_rows
 from amazon_electra.model.architecture import Architecture
@@ -80,14 +80,14 @@ class Origin:
         that are new; UserError where the shards were made with another tokenizer.
         """
         with name_place("start_from", self.main):
-            if config.objective != "mlm" or config.has_segments:
-                raise UserError("transformers' own module takes objective=mlm, without segments")
+            is_plain = config.objective == "mlm" and not config.has_segments
+            require(is_plain, "transformers' own module takes objective=mlm, without segments")
             network, lost = load_masked_lm(self.main, config.seed)
             tokenizer = load_published_tokenizer(self.main)
             check_size(network, count_rows(tokenizer))
             of_shards = Tokenizer.from_file(str(shards.vocabulary / "tokenizer.json"))
-            if of_shards.get_vocab() != tokenizer.get_vocab():
-                raise UserError("the shards were made with another tokenizer")
+            is_same = of_shards.get_vocab() == tokenizer.get_vocab()
+            require(is_same, "the shards were made with another tokenizer")
         return TransformersMlm(network, config, dtype, shards.max_length), lost
 
     def compute_fingerprint(self) -> str:
@@ -148,8 +148,8 @@ def _load_network(model: OwnModel, source: Source, vocabulary: Path, loaded: set
         left = [f"{position}[{rows}:]"] if rows < len(parameters[position]) else []
         there[position] = here[position]
     for name, wanted in here.items():
-        if there[name] != wanted:
-            raise UserError(f"{name} is {there[name]} there and {wanted} here: take its recipe")
+        its = there[name]
+        require(its == wanted, f"{name} is {its} there and {wanted} here: take its recipe")
     for name in here.keys() & ours.keys():
         rows = min(len(ours[name]), len(parameters[name]))
         parameters[name].detach()[:rows] = ours[name][:rows]

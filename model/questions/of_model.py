@@ -77,15 +77,22 @@ def answer_questions(
     basis = test if test and len(test) > len(held_out) else held_out
     return {
         "giveaway": giveaway and asdict(giveaway) | {"says": giveaway.describe(task.labels)},
-        "wrong_labels": {
-            "listed": len(rows),
-            "contradicted": sum(bool(row["contradicted"]) for row in rows),
-            **{name: getattr(wrong, name) for name in ("n", "estimate", "low", "high")},
-            "says": wrong.describe(),
-        },
+        "wrong_labels": summarize_wrong_labels(wrong, rows),
         "trust": summarize_trust(basis, target_accuracy),
         "words": summarize_words(words, task, texts),
         "slices": summarize_slices(every, task, data, records),
+    }
+
+
+def summarize_wrong_labels(
+    wrong: WrongLabels, rows: Sequence[dict[str, Any]], more: str = ""
+) -> dict[str, Any]:
+    """Return the counts and the sentence about wrong labels; `rows` are those of the list."""
+    return {
+        "listed": len(rows),
+        "contradicted": sum(bool(row["contradicted"]) for row in rows),
+        **{name: getattr(wrong, name) for name in ("n", "estimate", "low", "high")},
+        "says": wrong.describe() + more,
     }
 
 
@@ -124,16 +131,9 @@ def answer_set_questions(
         for place in places
     ]
     write_rows(rows, folder / SUSPICIOUS)
-    return {
-        "giveaway": None,
-        "wrong_labels": {
-            "listed": len(rows),
-            "contradicted": 0,
-            **{name: getattr(wrong, name) for name in ("n", "estimate", "low", "high")},
-            "says": f"{wrong.describe()} Each of the {len(task.labels)} classes counts.",
-        },
-        "trust": {"targets": []},
-    }
+    more = f" Each of the {len(task.labels)} classes counts."
+    found = summarize_wrong_labels(wrong, rows, more)
+    return {"giveaway": None, "wrong_labels": found, "trust": {"targets": []}}
 
 
 def name_set(task: Task, has: np.ndarray) -> str:

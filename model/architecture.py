@@ -27,13 +27,13 @@ class Architecture(Settings, use_attribute_docstrings=True):
     """width of the token embeddings"""
     generator_multiplier: float
     """width of the generator as a fraction of `hidden`; 1: the same widths and heads"""
-    max_positions: int = Field(512, ge=1)
+    max_positions: int = Field(default=512, ge=1)
     """longest sequence, in tokens (google)"""
-    type_vocabulary_size: int = Field(2, ge=1)
+    type_vocabulary_size: int = Field(default=2, ge=1)
     """number of token types (google)"""
-    layer_norm_eps: float = Field(LAYER_NORM_EPSILON, gt=0)
+    layer_norm_eps: float = Field(default=LAYER_NORM_EPSILON, gt=0)
     """added to the variance in every LayerNorm (google)"""
-    generator_layers: int | None = Field(None, ge=1)
+    generator_layers: int | None = Field(default=None, ge=1)
     """layers of the generator; none: as many as the discriminator (google)"""
 
     @model_validator(mode="after")

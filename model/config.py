@@ -51,51 +51,51 @@ class PretrainingConfig(Settings, use_attribute_docstrings=True):
     """sequences in one optimizer step, over all devices"""
     learning_rate: float = Field(gt=0)
     """peak, after the warm-up"""
-    mask_probability: float = Field(0.15, gt=0, le=1)
+    mask_probability: float = Field(default=0.15, gt=0, le=1)
     """share of the tokens that are masked, special ones aside (paper: of all; masking.py)"""
-    segment_probability: float = Field(0.5, ge=0, le=1)
+    segment_probability: float = Field(default=0.5, ge=0, le=1)
     """probability that a document is cut into segments A and B (google: an example, 0.9)"""
-    warmup: float = Field(0.01, ge=0, le=1)
+    warmup: float = Field(default=0.01, ge=0, le=1)
     """share of the steps (google: 10,000 of 1,000,000)"""
     objective: Objective = "electra"
     """what is learnt: electra, or masked language modelling, with next-sentence prediction
     (mlm+nsp) or without"""
-    discriminator_weight: float = Field(50.0, ge=0)
+    discriminator_weight: float = Field(default=50.0, ge=0)
     """weight of the discriminator's loss (paper)"""
-    generator_weight: float = Field(1.0, ge=0)
+    generator_weight: float = Field(default=1.0, ge=0)
     """weight of the generator's loss (paper)"""
-    mask_token_fraction: float = Field(0.85, ge=0, le=1)
+    mask_token_fraction: float = Field(default=0.85, ge=0, le=1)
     """share of the masked positions that become [MASK]; the others keep their token (google); MLM
     has bert's 80/10/10"""
-    dropout: float = Field(0.1, ge=0, lt=1)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
     """dropout of hidden states and attention (paper)"""
-    weight_decay: float = Field(0.01, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0)
     """weight decay, except of LayerNorm and biases (paper)"""
-    adam_beta1: float = Field(0.9, ge=0, lt=1)
+    adam_beta1: float = Field(default=0.9, ge=0, lt=1)
     """Adam's first decay rate (paper)"""
-    adam_beta2: float = Field(0.999, ge=0, lt=1)
+    adam_beta2: float = Field(default=0.999, ge=0, lt=1)
     """Adam's second decay rate (paper)"""
-    adam_epsilon: float = Field(1e-6, gt=0)
+    adam_epsilon: float = Field(default=1e-6, gt=0)
     """Adam's epsilon (paper)"""
-    clip: float = Field(1.0, gt=0)
+    clip: float = Field(default=1.0, gt=0)
     """largest global norm of the gradient (google)"""
-    initializer_range: float = Field(0.02, gt=0)
+    initializer_range: float = Field(default=0.02, gt=0)
     """standard deviation of the start weights (google, for widths from 256)"""
-    seed: int = Field(0, ge=0, le=MAX_SEED)
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
     """decides the weights, the order of the sequences and the masked positions"""
     precision: Precision = Field(default="auto", description=AUTO_PRECISION)
-    device_batch: int | None = Field(None, ge=1)
+    device_batch: int | None = Field(default=None, ge=1)
     """sequences that a device computes at once, with accumulated gradients; none: its whole share.
     Halved if they do not fit into its memory"""
-    log_every: int = Field(50, ge=1)
+    log_every: int = Field(default=50, ge=1)
     """steps from one line of metrics to the next"""
-    validate_every: int | None = Field(None, ge=1)
+    validate_every: int | None = Field(default=None, ge=1)
     """steps from one validation to the next; none: ten validations in all"""
-    validate_sequences: int = Field(1024, ge=1)
+    validate_sequences: int = Field(default=1024, ge=1)
     """number of dev sequences to validate on, the first of the shards"""
-    checkpoint_every: int = Field(500, ge=1)
+    checkpoint_every: int = Field(default=500, ge=1)
     """steps from one checkpoint to the next"""
-    keep_checkpoints: int = Field(2, ge=1)
+    keep_checkpoints: int = Field(default=2, ge=1)
     """number of checkpoints to keep, the newest, besides the best; a complete stage keeps none
     unless this is set"""
     compile: Switch = "auto"
@@ -116,39 +116,39 @@ class FinetuningSettings(Settings, use_attribute_docstrings=True):
 
     learning_rates: tuple[Annotated[float, Field(ge=1e-8, le=1)], ...] = (1e-4,)
     """learning rates to try from the same start; the best on dev is kept"""
-    epochs: float = Field(3.0, ge=0.01, le=1000)
+    epochs: float = Field(default=3.0, ge=0.01, le=1000)
     """passes through the training examples"""
-    least_examples: int = Field(0, ge=0)
+    least_examples: int = Field(default=0, ge=0)
     """with few labels, raise the epochs (to 20 at most) until a training goes through at least this
     many examples"""
-    batch: int = Field(32, ge=1, le=65_536)
+    batch: int = Field(default=32, ge=1, le=65_536)
     """examples in one step (paper)"""
-    warmup: float = Field(0.1, ge=0, le=1)
+    warmup: float = Field(default=0.1, ge=0, le=1)
     """share of the steps (google)"""
-    weight_decay: float = Field(0.0, ge=0, le=1)
+    weight_decay: float = Field(default=0.0, ge=0, le=1)
     """weight decay, except of LayerNorm and biases (paper; google's code: 0.01)"""
-    dropout: float | None = Field(None, ge=0, le=0.95)
+    dropout: float | None = Field(default=None, ge=0, le=0.95)
     """dropout of hidden states and attention; none: as in the encoder's config.json"""
-    layer_decay: float = Field(0.8, ge=0.1, le=1)
+    layer_decay: float = Field(default=0.8, ge=0.1, le=1)
     """learning rate of a layer as a fraction of that of the layer above: 0.8 for small and base,
     0.9 for large (paper)"""
-    clip: float = Field(1.0, ge=0, le=1000)
+    clip: float = Field(default=1.0, ge=0, le=1000)
     """largest global norm of the gradient"""
-    max_length: int | None = Field(None, ge=8, le=8192)
+    max_length: int | None = Field(default=None, ge=8, le=8192)
     """tokens of an input; longer texts are cut, questions with passages into overlapping windows;
     none: 128, for questions with passages 384, at most the encoder's trained length"""
-    empty_windows: float | None = Field(1.0, ge=0, le=1000)
+    empty_windows: float | None = Field(default=1.0, ge=0, le=1000)
     """of questions with passages: windows without an answer to train on for each with one, drawn by
     the seed; none: all"""
-    stride: int = Field(64, ge=0, le=8192)
+    stride: int = Field(default=64, ge=0, le=8192)
     """tokens that neighbouring windows of a passage share, at most half of those that the question
     leaves"""
-    n_train: int | None = Field(500_000, ge=2)
+    n_train: int | None = Field(default=500_000, ge=2)
     """training examples at most, chosen by a hash; none: all. The default takes every published set
     whole, and of a dump of hundreds of millions of reviews what a training gets through"""
-    n_dev: int | None = Field(1000, ge=2)
+    n_dev: int | None = Field(default=1000, ge=2)
     """dev examples at most, which choose learning rate and epoch; none: all"""
-    n_test: int | None = Field(50_000, ge=2)
+    n_test: int | None = Field(default=50_000, ge=2)
     """test examples at most; none: all"""
     selection: Literal["dev", "cross-validation"] = "dev"
     """what chooses settings, arms and the temperature: the dev split; or, for a corpus, five folds
@@ -164,19 +164,19 @@ class FinetuningSettings(Settings, use_attribute_docstrings=True):
     focal_alpha: tuple[Annotated[float, Field(ge=0, le=1)], ...] = ()
     """weight of each class in focal loss; one number: the weight of the second of two classes, the
     first has the rest to 1 (eq. 5); empty: none (eq. 4)"""
-    focal_gamma: float = Field(2.0, ge=0, le=100)
+    focal_gamma: float = Field(default=2.0, ge=0, le=100)
     """γ of focal loss"""
     class_weights: Literal["none", "balanced"] = "none"
     """balanced: weight each class by its inverse frequency, in classification"""
-    temperature: float = Field(2.0, ge=0.01, le=1000)
+    temperature: float = Field(default=2.0, ge=0.01, le=1000)
     """temperature of the teacher's and the student's probabilities in distillation"""
-    soft_weight: float = Field(0.5, ge=0, le=1)
+    soft_weight: float = Field(default=0.5, ge=0, le=1)
     """weight of the teacher's outputs in distillation; the labels have the rest"""
-    hidden_weight: float = Field(0.0, ge=0, le=1_000_000)
+    hidden_weight: float = Field(default=0.0, ge=0, le=1_000_000)
     """weight of the teacher's hidden states in distillation (TinyBERT)"""
-    attention_weight: float = Field(0.0, ge=0, le=1_000_000)
+    attention_weight: float = Field(default=0.0, ge=0, le=1_000_000)
     """weight of the teacher's attention in distillation (TinyBERT)"""
-    evaluations_per_epoch: int | None = Field(None, ge=1, le=1000)
+    evaluations_per_epoch: int | None = Field(default=None, ge=1, le=1000)
     """evaluations on dev in an epoch; none: five in all, at most one an epoch"""
     precision: Precision = Field(default="auto", description=AUTO_PRECISION)
 
@@ -203,9 +203,9 @@ class AdaptationConfig(Settings, use_attribute_docstrings=True):
     model/pretraining/defaults.py has the defaults for published encoders.
     """
 
-    trunk_learning_rate: float | None = Field(None, gt=0)
+    trunk_learning_rate: float | None = Field(default=None, gt=0)
     """peak learning rate of the trunk; none: learning_rate, which the rest has"""
-    origin_average: float = Field(0.0, ge=0, lt=1)
+    origin_average: float = Field(default=0.0, ge=0, lt=1)
     """share of the loaded weights in the trunk that is written; the trained ones have the rest
     (WiSE-FT, Wortsman et al. 2022, arXiv 2109.01903)"""
 
@@ -213,15 +213,15 @@ class AdaptationConfig(Settings, use_attribute_docstrings=True):
 class VocabularyConfig(Settings, use_attribute_docstrings=True):
     """Settings of a vocabulary."""
 
-    size: int = Field(50_000, ge=MIN_VOCABULARY)
+    size: int = Field(default=50_000, ge=MIN_VOCABULARY)
     """entries, special tokens included"""
     lower_case: bool = True
     """fold case and accents"""
     strip_accents: bool | None = None
     """remove accents; none: as `lower_case` says"""
-    unused: int = Field(100, ge=0)
+    unused: int = Field(default=100, ge=0)
     """number of [unused…] entries to reserve"""
-    sample_reviews: int = Field(1_000_000, ge=1)
+    sample_reviews: int = Field(default=1_000_000, ge=1)
     """train on about this many reviews"""
 
 
@@ -230,11 +230,11 @@ class PretrainConfig(Settings, use_attribute_docstrings=True):
 
     recipe: RecipeName
     """size of the model and length of its training"""
-    steps: int | None = Field(None, ge=1)
+    steps: int | None = Field(default=None, ge=1)
     """optimizer steps, instead of the recipe's number"""
     budget: str | None = None
     """instead of `steps`: a time (30min), or operations in matrix products (1.5e15flops)"""
-    settings: dict[str, str] = Field({})
+    settings: dict[str, str] = Field(default={})
     """what differs from the recipe: any field of `others`"""
     others: ClassVar = (PretrainingConfig, AdaptationConfig, Architecture)
 
@@ -245,10 +245,10 @@ class TrainingResources(Settings, use_attribute_docstrings=True):
     device: PretrainingDevice = Field(
         default="auto", description=f"{DEVICE.documentation}, xla-spmd all of them"
     )
-    processes: int | None = Field(None, ge=1, le=256)
+    processes: int | None = Field(default=None, ge=1, le=256)
     """processes on this machine that share each batch: one for each GPU, or for each group of CPU
     cores; none: one"""
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(default=None, ge=1)
     """CPU threads of each process; none: all cores, shared by the processes"""
 
 
@@ -258,33 +258,33 @@ ALL_CORES = TrainingResources()
 class ContrastiveConfig(Settings, use_attribute_docstrings=True):
     """Settings of a contrastive adaptation; docs/results.md has what was tried."""
 
-    seed: int = Field(0, ge=0, le=MAX_SEED)
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
     """decides the order of the pairs"""
-    epochs: int | None = Field(None, ge=1, le=100)
+    epochs: int | None = Field(default=None, ge=1, le=100)
     """passes; none: until 10,000 pairs were seen, at most 3"""
-    batch: int = Field(128, ge=2, le=65_536)
+    batch: int = Field(default=128, ge=2, le=65_536)
     """pairs in one step"""
-    device_batch: int | None = Field(None, ge=1)
+    device_batch: int | None = Field(default=None, ge=1)
     """pairs whose activations a device holds at once; fewer take less memory and a third more time,
     and change no negative; none: the batch"""
-    learning_rate: float = Field(1e-4, gt=0, le=1)
+    learning_rate: float = Field(default=1e-4, gt=0, le=1)
     """peak, of AdamW"""
-    warmup: float = Field(0.1, ge=0, le=1)
+    warmup: float = Field(default=0.1, ge=0, le=1)
     """share of the steps"""
-    weight_decay: float = Field(0.01, ge=0, le=1)
+    weight_decay: float = Field(default=0.01, ge=0, le=1)
     """of matrices"""
-    clip: float = Field(1.0, gt=0)
+    clip: float = Field(default=1.0, gt=0)
     """largest global norm of the gradient"""
-    temperature: float = Field(0.05, gt=0, le=10)
+    temperature: float = Field(default=0.05, gt=0, le=10)
     """the cosines are divided by it"""
-    title_tokens: int = Field(24, ge=4, le=65_535)
+    title_tokens: int = Field(default=24, ge=4, le=65_535)
     """of a title at most"""
-    body_tokens: int = Field(64, ge=4, le=65_535)
+    body_tokens: int = Field(default=64, ge=4, le=65_535)
     """of a body at most"""
     precision: Precision = Field(default="auto", description=AUTO_PRECISION)
-    log_every: int = Field(10, ge=1)
+    log_every: int = Field(default=10, ge=1)
     """steps"""
-    keep_checkpoints: int = Field(1, ge=1)
+    keep_checkpoints: int = Field(default=1, ge=1)
     """number of checkpoints to keep"""
 
 

@@ -22,17 +22,17 @@ class FinetuneConfig(Settings, use_attribute_docstrings=True):
     """Settings of a fine-tuning."""
 
     task: str = Field(description=TASK.documentation)
-    seed: int = Field(0, ge=0, le=MAX_SEED)
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
     """decides the head, the order, dropout and the training examples"""
     recipe: RecipeName | None = None
     """take the fine-tuning settings of this recipe as defaults"""
     arm: str = "finetuned"
     """what is fitted: the name of an arm (model/arms), such as finetuned, a network that is trained
     whole"""
-    start: str = Field("trained", pattern=r"^(trained|random|half|layers:[1-9]\d*)$")
+    start: str = Field(default="trained", pattern=r"^(trained|random|half|layers:[1-9]\d*)$")
     """weights that the network begins with: trained (the encoder's), random, half or layers:N
     (layers of the teacher)"""
-    settings: dict[str, str] = Field({})
+    settings: dict[str, str] = Field(default={})
     """what differs from the recipe: fields of FinetuningSettings"""
     others: ClassVar = (FinetuningSettings,)
 

@@ -178,8 +178,8 @@ def _check_choices(name: str, choices: Any, distils: bool) -> None:
     values = choices
     if not isinstance(choices, list) or not choices:
         ends = {"low", "high"}
-        is_range = isinstance(choices, dict) and ends <= choices.keys() <= {*ends, "log"}
-        require(is_range, "give a list of choices, or {low, high, log}")
+        if not isinstance(choices, dict) or not (ends <= choices.keys() <= {*ends, "log"}):
+            raise UserError("give a list of choices, or {low, high, log}")
         values = low, high = choices["low"], choices["high"]
         are_numbers = all(type(end) in (int, float) for end in values)
         is_ordered = are_numbers and low <= high and (low > 0 or not choices.get("log"))

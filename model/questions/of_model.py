@@ -132,8 +132,8 @@ def answer_set_questions(
     ]
     write_rows(rows, folder / SUSPICIOUS)
     more = f" Each of the {len(task.labels)} classes counts."
-    found = summarize_wrong_labels(wrong, rows, more)
-    return {"giveaway": None, "wrong_labels": found, "trust": {"targets": []}}
+    about = summarize_wrong_labels(wrong, rows, more)
+    return {"giveaway": None, "wrong_labels": about, "trust": {"targets": []}}
 
 
 def name_set(task: Task, has: np.ndarray) -> str:

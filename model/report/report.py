@@ -396,8 +396,8 @@ def build_label_curve(study: ReportInput, base: Path, results: Results) -> Label
         panels.append((f"{get_title(metric)} on test of {task}", get_title(metric), lines))
     columns = [f"{n:,} labels" if n else "all" for n in points]
     pairs = list(itertools.combinations(next(iter(points.values())).arms, 2))
-    pooled = pool_differences([results, *list(points.values())[:-1]], pairs)
-    return LabelCurve(draw_label_curve(panels), columns, rows, gains, pooled)
+    differences = pool_differences([results, *list(points.values())[:-1]], pairs)
+    return LabelCurve(draw_label_curve(panels), columns, rows, gains, differences)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The report: every comparison with its interval and test, the loss curves, the cost."""
+"""The report: every comparison with its interval and test, the cost."""
 
 import json
 import shlex

@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
-from operator import itemgetter
+from heapq import heappush, heappushpop
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -102,48 +102,37 @@ class Sampler:
 
     def __init__(self, sampling: Sampling) -> None:
         self._sampling = sampling
-        self._groups: dict[Any, _Group] = defaultdict(_Group)
+        self._heaps: dict[Any, list[tuple[int, int, Example]]] = defaultdict(list)
+        """By class where classes are balanced: negative hash, number and example."""
+        self._numbers = count(0, -1)  # of equal hashes the first example stays
 
     def wants(self, example_id: str, label: int | float | None) -> bool:
         """Return whether such an example may be in the sample."""
-        return hash_example_id(example_id, self._sampling.seed) < self._find_group(label).limit
+        heap, n = self._find_heap(label), self._sampling.n
+        is_full = n is not None and len(heap) >= n
+        return not is_full or hash_example_id(example_id, self._sampling.seed) < -heap[0][0]
 
     def add(self, example: Example) -> None:
-        group, n = self._find_group(example.label), self._sampling.n
-        key = hash_example_id(example.id, self._sampling.seed)
-        if key < group.limit:
-            group.kept.append((key, example))
-            if n is not None and len(group.kept) > 2 * n + 64:
-                group.cut(n)
-                group.limit = group.kept[-1][0]
+        heap, n = self._find_heap(example.label), self._sampling.n
+        item = -hash_example_id(example.id, self._sampling.seed), next(self._numbers), example
+        if n is None:
+            heap.append(item)  # sorted at the end
+        elif len(heap) < n:
+            heappush(heap, item)
+        else:
+            heappushpop(heap, item)
 
     def finish(self) -> list[Example]:
         """Return the sample in the order of its hashes, which is random but always the same."""
-        n, groups = self._sampling.n, [*self._groups.values()]
-        if self._sampling.balanced and groups:
-            size = min(len(group.kept) for group in groups)
-            n = size if n is None else min(size, n // len(groups))
-        for group in groups:
-            group.cut(n)
-        kept = sorted(chain.from_iterable(group.kept for group in groups), key=itemgetter(0))
-        return [example for _, example in kept]
+        n, heaps = self._sampling.n, [*self._heaps.values()]
+        if self._sampling.balanced and heaps:
+            size = min(map(len, heaps))
+            n = size if n is None else min(size, n // len(heaps))
+        kept = [item for heap in heaps for item in sorted(heap, reverse=True)[:n]]
+        return [example for *_, example in sorted(kept, reverse=True)]
 
-    def _find_group(self, label: int | float | None) -> "_Group":
-        return self._groups[label if self._sampling.balanced else None]
-
-
-@dataclass
-class _Group:
-    kept: list[tuple[int, Example]] = field(default_factory=list)
-    """Hashes and their examples."""
-    limit: int = 1 << 64
-    """No hash from here on is among the smallest."""
-
-    def cut(self, n: int | None) -> None:
-        """Sort, and keep the `n` smallest hashes (None: all)."""
-        self.kept.sort(key=itemgetter(0))
-        if n is not None:
-            del self.kept[n:]
+    def _find_heap(self, label: int | float | None) -> list[tuple[int, int, Example]]:
+        return self._heaps[label if self._sampling.balanced else None]
 
 
 def sample_examples(examples: Iterable[Example], sampling: Sampling) -> list[Example]:

@@ -117,7 +117,7 @@ def prune_store(
     opened, total = open_store(store), 0
     registered = list[str]()
     if (opened.root / "mlflow").is_dir() or os.environ.get("MLFLOW_TRACKING_URI"):
-        tags = [one for registry in open_registries(opened) for one in registry.list_tags()]
+        tags = [one for registry in open_registries(opened) for one in registry.list_versions()]
         registered = [t[name] for t in tags for name in ("encoder", "model", "report") if name in t]
     for name, size in list_prunable(opened, keep, registered).items():
         if not yes or opened.remove(name):

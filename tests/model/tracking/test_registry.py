@@ -11,7 +11,7 @@ def test_asking_for_an_alias_makes_no_registry(tmp_path):
     uri = f"sqlite:///{tmp_path}/mlflow/mlflow.db"
     registry = Registry(uri, name_model("stars"))
     assert registry.get_by_alias("champion") == {}
-    assert registry.list_aliases() == []
+    assert registry.list_aliases() == {}
     with pytest.raises(UserError) as raised:
         find_models(uri, "champion")
     assert (raised.value.field, raised.value.value) == ("model.alias", "champion")

@@ -6,6 +6,7 @@ help, shown in the UI, mirrored to MLflow. Stages the store holds already are no
 repeated run does nothing and an interrupted one continues.
 """
 
+from functools import partial
 from typing import Any
 
 from prefect import flow
@@ -62,16 +63,17 @@ def graph(run: RunPlan) -> Groups:
 
     late = [cell for cell in (*cells, *curve) if is_late(cell)]
     ready = [cell for cell in (*cells, *curve) if not is_late(cell)]
+    order = partial(order_chains, labels=counts.labels)
     training, made, failed = [trained] if trained else [], [*made, *trained], Failed()
     try:
-        chains = order_chains(ready, at_once - len(training) * is_shared)
+        chains = order(ready, at_once - len(training) * is_shared)
         if not is_shared:
             failed |= (yield Group(chains, at_once, may_fail=True)) or {}
             chains = []
         failed |= (yield Group([*training, *chains], at_once, may_fail=True)) or {}
         for combines in (False, True):
             own = [c for c in late if bool(c.parts) == combines and not find_failure(c, failed)]
-            failed |= (yield Group(order_chains(own, at_once), at_once, may_fail=True)) or {}
+            failed |= (yield Group(order(own, at_once), at_once, may_fail=True)) or {}
     except KeyboardInterrupt:  # the best so far becomes the model
         cells, curve = keep_complete(cells, store), keep_complete(curve, store)
         if not cells:

@@ -177,18 +177,22 @@ def find_failure(cell: Cell, failed: Failed) -> Exception | None:
     return next((failed[one.path] for one in sources if one.path in failed), None)
 
 
-def order_chains(cells: Iterable[Cell], at_once: int) -> list[tuple[Stage, ...]]:
+def order_chains(
+    cells: Iterable[Cell], at_once: int, labels: Mapping[str, int]
+) -> list[tuple[Stage, ...]]:
     """Return the stages of the cells, the cheapest first, and without duplicates: baselines are the
-    same for each seed.
+    same for each seed. `labels` counts those of each task.
 
     The first cell that reads an encoder computes states for others of its encoder. Where several
-    are made at once, what needs no states stands between.
+    are made at once, what needs no states stands between, and the longest training comes before
+    shorter ones, so that it does not end alone.
     """
     words, readers, others = list[Cell](), list[Cell](), list[Cell]()
     for cell in sorted(cells, key=lambda one: bool(one.labels)):
         arm = find_arm(cell.finetuned.config.arm)
         (others if not arm.is_cheap else readers if arm.reads_encoder else words).append(cell)
     if at_once > 1:
+        others.sort(key=lambda cell: -labels.get(cell.task, 0))
         n = sum(not cell.labels for cell in words)
         order = [*words[:n], *readers[:1], *words[n:], *others[:1], *readers[1:], *others[1:]]
     else:

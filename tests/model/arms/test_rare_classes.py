@@ -50,10 +50,16 @@ def test_rare_negatives_are_found(tmp_path, noise):
     assert positives[1] / sum(positives) >= 0.95
 
 
-def test_balanced_classes_are_not_taken_at_any_price():
-    draw = np.random.default_rng(0)
-    labels = draw.choice(3, size=1_500, p=(0.1, 0.15, 0.75))
-    features = np.eye(3)[labels] + 1.4 * draw.normal(size=(len(labels), 3))
-    plain, balanced = fit_regression(features, labels, 3, (1.0,), np.arange(len(labels))).tried
-    assert plain.class_weight is None
-    assert plain.accuracy - balanced.accuracy > balanced.macro_f1 - plain.macro_f1 > 0.01
+@pytest.mark.parametrize(
+    ("shares", "is_worth_it"), [((0.1, 0.15, 0.75), True), ((0.1, 0.1, 0.1, 0.7), False)]
+)
+def test_balanced_classes_are_not_taken_at_any_price(shares, is_worth_it):
+    draw, classes = np.random.default_rng(0), len(shares)
+    labels = draw.choice(classes, size=1_500, p=shares)
+    features = np.eye(classes)[labels] + draw.normal(size=(len(labels), classes))
+    tried = fit_regression(features, labels, classes, (1e-3,), np.arange(len(labels))).tried
+    assert (tried[0].class_weight == "balanced") == is_worth_it
+    plain, balanced = sorted(tried, key=lambda one: one.class_weight or "")
+    gained, lost = balanced.macro_f1 - plain.macro_f1, plain.accuracy - balanced.accuracy
+    assert gained > lost > 0.01
+    assert (gained > 2 * lost) == is_worth_it

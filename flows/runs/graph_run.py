@@ -18,7 +18,6 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.plan import RunPlan, plan_run, planned
-from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from amazon_electra.flows.runner.processes import Makers
 from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
@@ -147,8 +146,6 @@ def run_graph(
             lines = [*plan_page.list_lines(stages), *(f"note: {note}" for note in notes)]
             page = "\n".join(["```", *lines, "```"])
             runner.notify("on_plan", plan_page.format_total(stages), page)
-            if warning := plan_page.find_small_budget(stages):
-                find_run_logger().warning(warning)
             last = maker.make_graph(graph(lambda task: find_later(task).model), notes)
             summary = publish_results(store, maker.stages, last, tracking)
             became, is_complete = register_models(wish, maker, find_later, last, tracking)

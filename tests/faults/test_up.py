@@ -1,23 +1,21 @@
 """What may happen to a run that was started from the UI: two at once, a cancellation, kill -9 of
-a flow.
-
-All on the same servers and the real deployment `pre-train`, whose data are made once; each test has
-a seed of its own.
+a flow. All on the same servers, whose data are made once; each test has a seed of its own.
 """
 
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import ClassVar
 
 import psutil
 import pytest
 from prefect.client.schemas.filters import FlowRunFilter
 
+from amazon_electra.flows.store.store import REQUEST
 from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.patience import eventually
 from tests.served import serve
 
+JOB = "amazon_electra.flows.run_stage"
 ENDLESS = 1_000_000
 """Steps: days."""
 DUMP = {"paths": ["sample:300"]}
@@ -58,7 +56,7 @@ def _nothing_left_running(served):
     for run in runs:
         if run.state and not run.state.is_final() and run.start_time:
             served.cancel(str(run.id))
-    eventually(lambda: not served.jobs("amazon_electra.model.pretrain"))
+    eventually(lambda: not served.jobs(JOB))
 
 
 def train(served, seed):
@@ -72,34 +70,31 @@ def train(served, seed):
 
 
 def training(served, seed):
-    """The process that trains with this seed."""
-    return eventually(
-        lambda: [
-            p
-            for p in served.jobs("amazon_electra.model.pretrain")
-            if f"seed={seed}" in p.info["cmdline"]
-        ]
-    )[0]
+    """The process that trains with this seed, and its folder."""
+
+    def find():
+        for process in served.jobs(JOB):
+            folder = served.store / process.info["cmdline"][-1]
+            request = folder / REQUEST if folder.parent.name == "pretraining" else None
+            if request and request.exists() and f'"seed": {seed}' in request.read_text():
+                return process, folder
+        return None
+
+    return eventually(find)
 
 
-def folder_of(process):
-    words = process.cmdline()
-    return Path(words[words.index("--output") + 1])
-
-
-def steps_of(folder):
-    """The steps in its log of metrics."""
+def list_steps(folder):
     return [line["step"] for line in read_metrics(folder)]
 
 
-def trained_for(folder, steps):
-    """Waits for so many more steps; the last one."""
-    begin = max(steps_of(folder), default=0)
-    return eventually(lambda: (now := max(steps_of(folder), default=0)) >= begin + steps and now)
+def train_for(folder, steps):
+    """Wait for so many more steps; return the last one."""
+    begin = max(list_steps(folder), default=0)
+    return eventually(lambda: (now := max(list_steps(folder), default=0)) >= begin + steps and now)
 
 
-def ended(process):
-    """Waits until a process is over, which would train for days."""
+def wait_for_end(process):
+    """Wait until a process is over, which would train for days."""
 
     def is_over():
         try:
@@ -112,50 +107,48 @@ def ended(process):
 
 def test_two_runs_queue_and_a_cancelled_one_makes_room(served):
     first = train(served, 1)
-    job = training(served, 1)
+    job, folder = training(served, 1)
     second = train(served, 2)
     with served.client() as client:
         told = {"flow_run_filter": FlowRunFilter(id={"any_": [second]})}
         eventually(lambda: [t for t in client.read_task_runs(**told) if t.name.startswith("pre")])
-    folder = folder_of(job)
-    trained_for(folder, 10)
-    assert len(served.jobs("amazon_electra.model.pretrain")) == 1
+    train_for(folder, 10)
+    assert len(served.jobs("pretraining/")) == 1
 
     served.cancel(first)
-    ended(job)
+    wait_for_end(job)
     served.wait(first, "Cancelled")
     assert served.jobs(folder.name) == []
 
-    job = training(served, 2)
-    trained_for(folder_of(job), 5)
+    job, other = training(served, 2)
+    train_for(other, 5)
     served.cancel(second)
-    ended(job)
+    wait_for_end(job)
     served.wait(second, "Cancelled")
 
     kept = max(int(path.name.split("-")[1]) for path in folder.glob("checkpoints/step-*"))
     third = train(served, 1)
-    job = training(served, 1)
-    assert folder_of(job) == folder
-    assert trained_for(folder, 5) > kept
-    assert steps_of(folder) == list(range(1, max(steps_of(folder)) + 1)), (
-        "the next run goes on where it was stopped"
-    )
+    job, again = training(served, 1)
+    assert again == folder
+    assert train_for(folder, 5) > kept
+    steps = list_steps(folder)
+    assert steps == list(range(1, max(steps) + 1)), "the next run goes on where it was stopped"
     served.cancel(third)
-    ended(job)
+    wait_for_end(job)
 
 
 def test_kill_9_of_a_flow_is_told_and_leaves_nothing(served):
-    run, job = train(served, 3), training(served, 3)
-    folder = folder_of(job)
-    trained_for(folder, 10)
+    run = train(served, 3)
+    job, folder = training(served, 3)
+    train_for(folder, 10)
     job.parent().kill()
-    ended(job)
+    wait_for_end(job)
     served.wait(run, "Crashed")
     eventually(lambda: any(f"{served.run(run).name} is Crashed" in body for body in Told.bodies))
     logs = [path.read_bytes() for path in served.store.glob("logs/*")]
     assert not any(b"secret-of-the-webhook" in log for log in logs)
     again = train(served, 3)
-    job = training(served, 3)
-    trained_for(folder, 5)
+    job, _ = training(served, 3)
+    train_for(folder, 5)
     served.cancel(again)
-    ended(job)
+    wait_for_end(job)

@@ -102,9 +102,8 @@ class Terminal:
         self.print_line(f"{stage.label}: {address}")
 
     def on_answer(self, row: Mapping[str, str], best: str) -> None:
-        task, arm = row["task"], row["arm"]
-        [metric] = [name for name in row if name not in ("task", "arm", "gain", "seconds")]
-        line = f"{arm}, {task}: {row[metric]} {metric}; {best}"
+        metric, value = list(row.items())[2]  # after task and arm
+        line = f"{row['arm']}, {row['task']}: {value} {metric}; {best}"
         if self._left:
             label, seconds = max(self._left.items(), key=lambda one: one[1])
             minutes = max(1, round(seconds / 60))

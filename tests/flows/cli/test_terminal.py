@@ -60,7 +60,6 @@ def test_an_answer_is_a_line_with_the_best_so_far_and_what_still_takes_minutes(c
         "task": "stars",
         "arm": "TF-IDF",
         "accuracy": "58% (54 – 62)",
-        "gain": "",
         "seconds": "2",
     }
     terminal.on_answer(row, "best so far: TF-IDF, 58% (stars)")

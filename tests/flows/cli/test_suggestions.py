@@ -16,81 +16,44 @@ from amazon_electra.flows.configuration.form import Parameters, Scoring
 ROOT = Path(__file__).parents[3]
 
 
-def table(header, row, rows=300, end="\n"):
-    lines = [header, *(row(i) for i in range(rows))]
-    return (end.join(lines) + end).encode()
+def table(header, row, rows=300):
+    return "\n".join([header, *map(row, range(rows)), ""]).encode()
 
 
 def text(i):
     return f"the kettle number {i} boils {i * 7} litres"
 
 
-DUMPS = {
-    "a text by its length": ("d.csv", table("Q1,Q3", lambda i: f"{i % 5 + 1},{text(i)}"), ()),
-    "pros and cons": (
-        "d.csv",
-        table("pros,cons,rating", lambda i: f"good {text(i)},bad {text(i)},{i % 5 + 1}"),
-        (),
-    ),
-    "six steps": ("d.csv", table("text,rating", lambda i: f"{text(i)},{i % 6 + 1}"), ()),
-    "four steps": ("d.csv", table("text,rating", lambda i: f"{text(i)},{i % 4 + 1}"), ()),
-    "from zero": ("d.csv", table("text,rating", lambda i: f"{text(i)},{i % 6}"), ()),
-    "one is excellent": (
-        "d.csv",
-        table(
-            "text,rating", lambda i: f"{text(i)},{('1 - Excellent', '2 - Good', '6 - Bad')[i % 3]}"
-        ),
-        (),
-    ),
-    "nps": ("d.csv", table("text,score", lambda i: f"{text(i)},{i % 11}"), ()),
-    "classes": (
-        "d.csv",
-        table("text,why returned", lambda i: f"{text(i)},{('late', 'too small')[i % 2]}"),
-        (),
-    ),
-    "spellings": (
-        "d.csv",
-        table("text,ok", lambda i: f"{text(i)},{('Yes', 'yes', 'no', 'n/a')[i % 4]}"),
-        ("--label", "ok"),
-    ),
-    "labels of fasttext": (
-        "d.txt",
-        table("__label__neg x y z", lambda i: f"__label__{('pos', 'neg')[i % 2]} {text(i)}"),
-        (),
-    ),
-    "two lists": (
-        "d.json",
-        json.dumps(
-            {
-                name: [{"body": f"{name} {text(i)}", "stars": i % 5 + 1} for i in range(200)]
-                for name in ("shop", "app")
-            }
-        ).encode(),
-        (),
-    ),
-    "nested": (
-        "d.json",
-        table("", lambda i: json.dumps({"_source": {"body": text(i), "stars": i % 5 + 1}})),
-        (),
-    ),
-    "mojibake": (
-        "d.csv",
-        table("text,stars", lambda i: f"{text(i)} donâ€™t buy,{i % 5 + 1}"),
-        (),
-    ),
-    "damaged": (
-        "d.csv.gz",
-        gzip.compress(table("text,stars", lambda i: f"{text(i)},{i % 5 + 1}")) + b"x",
-        (),
-    ),
-    "cyrillic": (
-        "d.csv",
-        table("text,stars", lambda i: f"Чайник кипит {text(i)} раз,{i % 5 + 1}")
-        .decode()
-        .encode("cp1251"),
-        (),
-    ),
+def stars(i):
+    return f"{text(i)},{i % 5 + 1}"
+
+
+EXCELLENT = ("1 - Excellent", "2 - Good", "6 - Bad")
+SPELLINGS = ("Yes", "yes", "no", "n/a")
+LISTS = {
+    name: [{"body": f"{name} {text(i)}", "stars": i % 5 + 1} for i in range(200)]
+    for name in ("shop", "app")
 }
+DUMPS = {
+    "a text by its length": table("Q1,Q3", lambda i: f"{i % 5 + 1},{text(i)}"),
+    "pros and cons": table("pros,cons,rating", lambda i: f"good {text(i)},bad {stars(i)}"),
+    "six steps": table("text,rating", lambda i: f"{text(i)},{i % 6 + 1}"),
+    "four steps": table("text,rating", lambda i: f"{text(i)},{i % 4 + 1}"),
+    "from zero": table("text,rating", lambda i: f"{text(i)},{i % 6}"),
+    "one is excellent": table("text,rating", lambda i: f"{text(i)},{EXCELLENT[i % 3]}"),
+    "nps": table("text,score", lambda i: f"{text(i)},{i % 11}"),
+    "classes": table("text,why returned", lambda i: f"{text(i)},{('late', 'too small')[i % 2]}"),
+    "spellings": table("text,ok", lambda i: f"{text(i)},{SPELLINGS[i % 4]}"),
+    "labels of fasttext": table("", lambda i: f"__label__{('pos', 'neg')[i % 2]} {text(i)}")[1:],
+    "two lists": json.dumps(LISTS).encode(),
+    "nested": table("", lambda i: json.dumps({"_source": {"body": text(i), "stars": i % 5 + 1}})),
+    "mojibake": table("text,stars", lambda i: f"donâ€™t buy {stars(i)}"),
+    "damaged": gzip.compress(table("text,stars", stars)) + b"x",
+    "cyrillic": table("text,stars", lambda i: f"Чайник кипит {stars(i)}").decode().encode("cp1251"),
+}
+FILES = {"labels of fasttext": "d.txt", "two lists": "d.json", "nested": "d.json"}
+FILES |= {"damaged": "d.csv.gz"}
+OPTIONS = {"spellings": ("--label", "ok")}
 
 
 def dry_run(capsys, folder, file, *options):
@@ -115,13 +78,13 @@ def list_suggestions(said):
 
 @pytest.mark.parametrize("what", DUMPS)
 def test_what_a_dry_run_suggests_works_as_typed(tmp_path, capsys, what):
-    name, content, options = DUMPS[what]
-    (tmp_path / name).write_bytes(content)
-    code, said = dry_run(capsys, tmp_path, tmp_path / name, *options)
+    file, options = tmp_path / FILES.get(what, "d.csv"), OPTIONS.get(what, ())
+    file.write_bytes(DUMPS[what])
+    code, said = dry_run(capsys, tmp_path, file, *options)
     suggested = list_suggestions(said)
     assert suggested, said
     for suggestion in suggested:
-        code, after = dry_run(capsys, tmp_path, tmp_path / name, *options, *suggestion)
+        code, after = dry_run(capsys, tmp_path, file, *options, *suggestion)
         answer = " ".join(suggestion)
         is_next = "no stars, so there are no examples" in after  # and what to do about that
         assert code == 0 or is_next, (answer, after)

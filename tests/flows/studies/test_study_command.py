@@ -6,9 +6,12 @@ import pytest
 import yaml
 
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.flows import study
+from amazon_electra.flows.cli import running
 from amazon_electra.flows.cli.main import run_words
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.study_file import StudyChoice
+from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store import group
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import load_study
@@ -35,6 +38,24 @@ def test_mistakes_are_told_in_one_line(words, named, tmp_path, capsys):
     assert run_words(["study", *words, "--store", str(tmp_path)]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert named in line
+
+
+def test_the_dump_is_listed_once(tmp_path, prefect_home, monkeypatch):
+    listed = []
+
+    def list_dump(*given):
+        listed.append(given)
+        return build_dump_stage(*given)
+
+    for module in (running, study):
+        monkeypatch.setattr(module, "build_dump_stage", list_dump)
+    monkeypatch.setattr(study, "run_graph", lambda *given: {"folder": str(tmp_path)})
+    monkeypatch.setattr(running.terminal, "run_in_terminal", lambda root, run, promotes: run())
+    monkeypatch.setattr(running.terminal, "print_results", lambda folder: None)
+    write_json(tmp_path / "report.json", {"answer": "Both."})
+    words = ["study", "losses", "--dump", "sample:60", "--store", str(tmp_path / "store")]
+    assert run_words(words) == 0
+    assert len(listed) == 1
 
 
 def test_without_a_dump_a_study_takes_what_is_there_and_other_data_are_another_study(tmp_path):

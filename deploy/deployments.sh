@@ -12,7 +12,6 @@ cd "$(dirname "$0")/.."
 for pool in cpu accelerator; do
     prefect work-pool inspect "$pool" > /dev/null 2>&1 || prefect work-pool create "$pool" --type process
 done
-python -m amazon_electra.flows.ui.automations
-file=$(python -m amazon_electra.flows.ui.deployments) # with what people changed in the UI
+file=$(python -m amazon_electra.flows.ui.deployments) # with what people changed in the UI; it makes the automations too
 trap 'rm -f "$file"' EXIT
 prefect --no-prompt deploy --all --prefect-file "$file"

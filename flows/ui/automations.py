@@ -1,7 +1,4 @@
-"""What Prefect does by itself: one training at a time, lost runs marked, failures reported.
-
-`up` creates this; elsewhere `python -m amazon_electra.flows.ui.automations` does.
-"""
+"""What Prefect does by itself: one training at a time, lost runs marked, failures reported."""
 
 import os
 from datetime import timedelta
@@ -97,7 +94,3 @@ def build_automations() -> list[Automation]:
         actions=[call],
     )
     return [lost, failed]
-
-
-if __name__ == "__main__":
-    create_automations()

@@ -2,7 +2,7 @@
 
 `python -m amazon_electra.flows.ui.deployments STORE` serves them on this machine, for
 `amazon-electra up`; without a store it writes them into a new file and prints its name, for
-deploy/deployments.sh.
+deploy/deployments.sh. Both create the automations.
 """
 
 import asyncio
@@ -133,4 +133,5 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         serve(Path(sys.argv[1]).resolve())
     else:
+        create_automations()
         print(write_edited_file())

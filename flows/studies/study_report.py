@@ -8,6 +8,7 @@ from typing import Any
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import write_options
 from amazon_electra.flows.configuration.study_file import Arm, StudyChoice
+from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.stages.report import (
     describe_sources,
     is_held_out,
@@ -66,7 +67,7 @@ def describe_study(
 
 def describe_arm(stages: StudyStages, arm: Arm) -> ArmFacts:
     """Return what is known of an arm: what its encoder has seen, what it cost, how fast it is."""
-    store, seen = stages.store, list_trainings(stages, arm)
+    store, (seen, is_known) = stages.store, find_trainings(stages, arm)
     origin, latency = stages.find_arm_origin(arm), stages.latencies.get(arm.name)
     trained = stages.find_encoder(arm) if arm.pretraining else None
     result = read_json(store, trained, "result.json") if trained else {}
@@ -77,7 +78,7 @@ def describe_arm(stages: StudyStages, arm: Arm) -> ArmFacts:
     ]
     return ArmFacts(
         name=arm.name,
-        data_known=is_data_known(stages, arm),
+        data_known=is_known,
         held_out=held_out if seen else None,
         origin=origin.fingerprint if origin else "",
         tokens=result.get("tokens"),
@@ -103,27 +104,14 @@ def format_command(loaded: LoadedStudy, parameters: Parameters) -> str:
     return shlex.join([*words, *list_changed_settings(parameters), *write_options(own)])
 
 
-def is_data_known(stages: StudyStages, arm: Arm) -> bool:
-    """Return whether it is known what the arm's encoder, and those of its teachers, were trained
-    on: they are random, or were pre-trained in this store.
+def find_trainings(stages: StudyStages, arm: Arm) -> tuple[list[Manifest], bool]:
+    """Return the pre-trainings, in this store, of the arm's encoder and those of its teachers, and
+    whether these are all that the encoders were trained on.
     """
-    return all(
-        (one.taught_by or not one.teacher)
-        and (
-            one.pretraining
-            or one.is_without_folder
-            or stages.find_encoder(one).name == "pretraining"
-        )
-        for one in stages.list_with_teachers(arm)
-    )
-
-
-def list_trainings(stages: StudyStages, arm: Arm) -> list[Manifest]:
-    """Return the pre-trainings, in this store, of the arm's encoder and those of its teachers."""
+    chain = stages.list_with_teachers(arm)
     encoders = [
-        stages.find_encoder(one)
-        for one in stages.list_with_teachers(arm)
-        if one.pretraining or not one.is_without_folder
+        stages.find_encoder(one) for one in chain if one.pretraining or not one.is_without_folder
     ]
-    trained = [one for one in encoders if one.name in ("pretraining", "contrastive-adaptation")]
-    return [made for one in trained if (made := stages.store.manifest(one))]
+    trained = [one for one in encoders if one.name in ADAPTATIONS]
+    is_known = trained == encoders and all(one.taught_by or not one.teacher for one in chain)
+    return [made for one in trained if (made := stages.store.manifest(one))], is_known

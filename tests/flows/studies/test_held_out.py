@@ -7,7 +7,7 @@ from amazon_electra.flows.stages.external import build_external_stage
 from amazon_electra.flows.stages.report import is_held_out
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.studies.study_report import is_data_known, list_trainings
+from amazon_electra.flows.studies.study_report import find_trainings
 from amazon_electra.flows.studies.study_stages import StudyStages
 from tests.flows.studies.loaded import load_content
 
@@ -69,11 +69,8 @@ def test_what_a_teacher_has_seen_its_students_have_seen(place):
     stages = StudyStages(loaded, sources, store)
     made = stages.build_pretraining(stages.arms["made"], 0)
     publish(store, corpus, shards, encoder, made)
-    known = [name for name, arm in stages.arms.items() if is_data_known(stages, arm)]
-    assert known == ["own", "made", "random"]
-    seen = {
-        name: [found["fingerprint"] for found in list_trainings(stages, arm)]
-        for name, arm in stages.arms.items()
-    }
+    told = {name: find_trainings(stages, arm) for name, arm in stages.arms.items()}
+    assert [name for name, (_, is_known) in told.items() if is_known] == ["own", "made", "random"]
+    seen = {name: [one["fingerprint"] for one in found] for name, (found, _) in told.items()}
     assert seen["made"] == [made.fingerprint, encoder.fingerprint]
     assert (seen["own"], seen["bert"], seen["random"]) == ([encoder.fingerprint], [], [])

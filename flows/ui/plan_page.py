@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from amazon_electra.beam_jobs.config import ShardsConfig
 from amazon_electra.flows.stages.pretraining import resolve_recipe
 from amazon_electra.flows.store.stage import Stage
 
@@ -18,9 +19,10 @@ def describe_training(stage: Stage) -> str:
     if not steps and (parameters.get("same_flops_as") or parameters.get("same_tokens_as")):
         return ""
     steps = steps or recipe.pretraining.steps
-    length = {**shards.parameters, **shards.result}.get("max_length")
-    tokens = f", {steps * recipe.pretraining.batch * length / 1e6:,.1f} M tokens" if length else ""
-    return f", {steps:,} steps{tokens}"
+    if shards.name == "external":
+        return f", {steps:,} steps"
+    length = shards.parameters.get("max_length", ShardsConfig().max_length)
+    return f", {steps:,} steps, {steps * recipe.pretraining.batch * length / 1e6:,.1f} M tokens"
 
 
 def format_total(stages: Stages) -> str:

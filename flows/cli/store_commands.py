@@ -147,10 +147,7 @@ def start_servers(
 
 
 def promote_version(
-    version: Annotated[
-        str,
-        Doc("Version number in the MLflow registry, or first digits of the encoder's fingerprint"),
-    ],
+    version: Annotated[str, Doc("Number of the version in the MLflow registry")],
     /,
     *,
     task: TaskName = None,
@@ -162,10 +159,12 @@ def promote_version(
 
     opened = open_store(store)
     registry = open_registry(opened, task)
-    try:
-        found = registry.resolve_version(version)
-    except ValueError as unknown:
-        raise UserError(str(unknown)) from None
+    versions = [one["version"] for one in registry.list_versions()]
+    if version not in versions:
+        known = ", ".join(sorted(versions, key=int)) or "none"
+        raise UserError(
+            f"no such version of {registry.name}; there are {known}", "version", version
+        )
     with suppress(KeyError):
         os.environ.setdefault(
             "PREFECT_API_URL", f"{prefect_server.find_running_servers(opened.root)['prefect']}/api"
@@ -174,9 +173,9 @@ def promote_version(
 
     from amazon_electra.flows.runs.champion import approve_version
 
-    waited = approve_version(registry, found, reason)
+    waited = approve_version(registry, version, reason)
     about = "; the run that waited for it continues" if waited else ""
-    print(f"champion is version {found}{about}")
+    print(f"champion is version {version}{about}")
 
 
 def suggest_reviews(

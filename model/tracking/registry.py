@@ -17,8 +17,6 @@ REGISTERED = "amazon-electra"
 """Prefix of the names of models in the registry."""
 NOT_FOUND = {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}
 """MLflow's answers for a model, version or alias that does not exist."""
-SHORTEST_FINGERPRINT = 6
-"""Digits; fewer are taken for the number of a version."""
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
@@ -159,17 +157,6 @@ class Registry:
         """Give a version the alias `challenger`, and tag it with the reason."""
         self.set_tag(version, "reason", reason)
         self._client.set_registered_model_alias(self.name, "challenger", version)
-
-    def resolve_version(self, version: str) -> str:
-        """Return the number of a version, given that or its encoder's fingerprint; ValueError."""
-        encoders = {one["version"]: one.get("encoder", "") for one in self.list_versions()}
-        if version in encoders:
-            return version
-        matches = [number for number, encoder in encoders.items() if encoder.startswith(version)]
-        if len(version) < SHORTEST_FINGERPRINT or len(matches) != 1:
-            numbers = ", ".join(sorted(matches or encoders, key=int)) or "none"
-            raise ValueError(f"no version {version!r} of {self.name}; write one of {numbers}")
-        return matches[0]
 
     @_translate_errors
     def list_tasks(self) -> list["Registry"]:

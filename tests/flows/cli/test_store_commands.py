@@ -113,6 +113,7 @@ def test_a_model_of_the_registry_outlives_a_run_that_is_not_kept(store, capsys, 
     registry = Registry(tracking.uri, name_model("polarity"))
     tags = {"encoder": encoder, "report": second.last["fingerprint"]}
     version = registry.add_version(tracking.parent.id, "model", tags)
+    assert run(store, capsys, "promote", "9")[0] == 2
     registry.promote(version, "a test")
     tracking.finish()
 

@@ -217,19 +217,6 @@ def test_an_approved_run_goes_on_once_its_server_is_there(waited_for):
     assert not approve_version(registry, version, "it will do"), "it waits no more"
 
 
-def test_a_version_by_its_number_or_by_its_encoder(tmp_path, mlflow_uri):
-    registry = Registry(mlflow_uri, NAME)
-    registry._client.create_registered_model(registry.name)
-    for encoder in ("ffffff", "eeeeee0", "1aaaaaa", "eeeeee1", "cccccc"):
-        tags = {"encoder": encoder}
-        registry._client.create_model_version(registry.name, str(tmp_path), tags=tags)
-    found = {"1": "1", "3": "3", "cccccc": "5", "eeeeee0": "2", "1aaaaaa": "3"}
-    assert {asked: registry.resolve_version(asked) for asked in found} == found
-    for asked, named in {"": None, "9": "9", "ccc": "of 5", "eeeeee": "of 2, 4"}.items():
-        with pytest.raises(ValueError, match=named):
-            registry.resolve_version(asked)
-
-
 def test_a_model_of_few_reviews_or_fooled_by_a_mark_is_left_to_a_person():
     good = {**first_results(), "n_test": 400, "questions": {"giveaway": None}}
     assert decide(good, None).promote

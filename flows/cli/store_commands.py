@@ -1,7 +1,6 @@
 """`amazon-electra runs`, `show`, `prune`, `up`, `promote` and `suggest`."""
 
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +18,8 @@ from amazon_electra.flows.cli.stores import (
     open_registry,
     open_store,
 )
-from amazon_electra.flows.servers.access import restrict_store
+from amazon_electra.flows.servers.access import find_running_servers, restrict_store
+from amazon_electra.flows.servers.settings import build_client_environment
 from amazon_electra.flows.store.flatten import flatten_parameters, summarize_manifest
 from amazon_electra.flows.store.usage import (
     list_living_runs,
@@ -155,8 +155,6 @@ def promote_version(
     store: StorePlace = None,
 ) -> None:
     """Make a version the champion; a run on the store's Prefect server may wait for this."""
-    from amazon_electra.flows.servers import prefect_server, settings
-
     opened = open_store(store)
     registry = open_registry(opened, task)
     versions = [one["version"] for one in registry.list_versions()]
@@ -165,11 +163,9 @@ def promote_version(
         raise UserError(
             f"no such version of {registry.name}; there are {known}", "version", version
         )
-    with suppress(KeyError):
-        os.environ.setdefault(
-            "PREFECT_API_URL", f"{prefect_server.find_running_servers(opened.root)['prefect']}/api"
-        )
-    os.environ.update(settings.build_client_environment(opened.root))
+    if servers := find_running_servers(opened.root):
+        os.environ.setdefault("PREFECT_API_URL", f"{servers['prefect']}/api")
+    os.environ.update(build_client_environment(opened.root))
 
     from amazon_electra.flows.runs.champion import approve_version
 

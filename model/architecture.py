@@ -2,11 +2,11 @@
 (model/config.py says what the short names of sources stand for).
 """
 
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.settings import Settings
 
 LAYER_NORM_EPSILON = 1e-12  # google, transformers
@@ -39,9 +39,10 @@ class Architecture(Settings, use_attribute_docstrings=True):
     @model_validator(mode="after")
     def _check_architecture(self) -> Self:
         is_multiple, layers = self.hidden % self.heads == 0, self.generator_layers
-        _check_field(is_multiple, "hidden", self.hidden, f"a multiple of heads={self.heads}")
+        wanted = f"must be a multiple of heads={self.heads}"
+        require(is_multiple, wanted, "hidden", self.hidden)
         few = (layers or 0) <= self.layers
-        _check_field(few, "generator_layers", layers, f"at most layers={self.layers}")
+        require(few, f"must be at most layers={self.layers}", "generator_layers", layers)
         return self
 
     @property
@@ -57,8 +58,8 @@ class Architecture(Settings, use_attribute_docstrings=True):
         hidden = round(self.hidden * self.generator_multiplier)
         heads = max(1, hidden // 64)
         is_possible = hidden >= 1 and hidden % heads == 0
-        expected = f"such that the generator's width, {hidden}, is a multiple of {heads} heads"
-        _check_field(is_possible, "generator_multiplier", self.generator_multiplier, expected)
+        why = f"must make the generator's width, {hidden}, a multiple of {heads} heads"
+        require(is_possible, why, "generator_multiplier", self.generator_multiplier)
         return self.replace(
             layers=layers,
             hidden=hidden,
@@ -67,8 +68,3 @@ class Architecture(Settings, use_attribute_docstrings=True):
             generator_multiplier=1.0,
             generator_layers=None,
         )
-
-
-def _check_field(holds: bool, name: str, value: Any, expected: str) -> None:
-    if not holds:
-        raise UserError(f"must be {expected}", name, value)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from tokenizers import Tokenizer, normalizers, pre_tokenizers, trainers
 from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import refuse, require
 from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
 from amazon_electra.model.config import DEV_REVIEWS, MIN_VOCABULARY, VocabularyConfig
 from amazon_electra.model.results import VocabularyResult
@@ -114,10 +114,10 @@ class ReviewSample:
 
 
 def _open_parquet(file: Path) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(file)
-    except (OSError, pa.ArrowException) as error:
-        raise UserError(f"not whole ({error}); run corpus_job again", "corpus", file) from None
+    why = "not whole ({}); run corpus_job again"
+    with refuse(OSError, pa.ArrowException, message=why, field="corpus", value=file):
+        parquet = pq.ParquetFile(file)
+    return parquet
 
 
 def train_tokenizer(

@@ -4,7 +4,8 @@ which errors of others another attempt may not meet.
 
 import errno
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 NETWORK_ERRORS = {
@@ -43,6 +44,18 @@ def require(holds: object, message: str, field: str = "", value: Any = None) -> 
     """Raise UserError with message, field and value unless something holds."""
     if not holds:
         raise UserError(message, field, value)
+
+
+@contextmanager
+def refuse(
+    *kinds: type[Exception], message: str = "{}", field: str = "", value: Any = None
+) -> Iterator[None]:
+    """Raise errors of others inside the block as UserError, with their cause in one line for {}."""
+    try:
+        yield
+    except kinds as error:
+        cause = " ".join(str(error).split())[:160]
+        raise UserError(message.replace("{}", cause), field, value) from None
 
 
 def name_setting(field: str, value: Any = None) -> str:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core.copies import fold_text
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import refuse
 from amazon_electra.beam_jobs.core.files import atomic_path
 from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature
 from amazon_electra.model.evaluation.predictions import (
@@ -100,20 +100,13 @@ class OutOfFold:
     @classmethod
     def load(cls, folder: Path) -> "OutOfFold":
         """Return what `save` wrote; UserError where it is missing or damaged."""
-        try:
+        why = f"{folder / FILE}: no predictions of a fit ({{}}); fit the arm again"
+        with refuse(OSError, KeyError, ValueError, pa.ArrowException, message=why):
             table = pq.read_table(folder / FILE, columns=list(COLUMNS))
             logits = table["logits"].combine_chunks().flatten().to_numpy()
-            return cls(
-                table["id"].to_pylist(),
-                np.array(table["label"].to_pylist(), np.int64),
-                logits.reshape(len(table), -1),
-                table["fold"].to_numpy(),
-            )
-        except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-            raise UserError(
-                f"{folder / FILE}: no predictions of a fit ({str(error).splitlines()[0]}); fit the "
-                "arm again with model.finetune"
-            ) from error
+            labels = np.array(table["label"].to_pylist(), np.int64)
+            logits = logits.reshape(len(table), -1)
+        return cls(table["id"].to_pylist(), labels, logits, table["fold"].to_numpy())
 
 
 def predict_by_folds(

@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 from torch import nn
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import refuse
 from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.model.arms.regression import Fitted, fit_regression
@@ -85,11 +85,12 @@ class Layer:
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Return the layer of a folder; UserError where its file is missing or damaged."""
-        try:
-            with np.load(folder / REGRESSION, allow_pickle=False) as read:
-                return cls(read["weights"], read["offsets"])
-        except (OSError, ValueError, KeyError, BadZipFile) as error:
-            raise UserError(f"not a regression ({error})", "model", folder / REGRESSION) from error
+        file, kinds = folder / REGRESSION, (OSError, ValueError, KeyError, BadZipFile)
+        with refuse(*kinds, message="not a regression ({})", field="model", value=file):
+            read = np.load(file, allow_pickle=False)
+            weights, offsets = read["weights"], read["offsets"]
+            read.close()
+        return cls(weights, offsets)
 
 
 def fit_layer(

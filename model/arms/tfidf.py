@@ -5,7 +5,7 @@ from typing import Self
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import refuse
 from amazon_electra.beam_jobs.model_folder.config import WORDS
 from amazon_electra.beam_jobs.model_folder.words import Words
 from amazon_electra.model.arms import register
@@ -62,10 +62,11 @@ class Tfidf(Arm):
 
     @classmethod
     def load(cls, folder: Path, resources: Resources) -> Self:
-        try:
-            return cls(Words.load((folder / WORDS).read_bytes()))
-        except Exception as error:  # zipfile and NumPy raise whatever they come upon
-            raise UserError(f"not a TF-IDF ({error})", "model", folder / WORDS) from error
+        file = folder / WORDS
+        # zipfile and NumPy raise whatever they come upon
+        with refuse(Exception, message="not a TF-IDF ({})", field="model", value=file):
+            words = Words.load(file.read_bytes())
+        return cls(words)
 
     def export(self, folder: Path, temperature: float, task: Task) -> Exported:
         self.words.divide(temperature).save(folder)

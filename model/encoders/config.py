@@ -7,12 +7,11 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import UserError, refuse, require
 from amazon_electra.beam_jobs.core.files import link_path, write_json
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import join_mistakes
 from amazon_electra.model.architecture import Architecture
-from amazon_electra.model.encoders.places import refuse
 from amazon_electra.model.encoders.vocabulary import find_special
 from amazon_electra.model.encoders.weight_mapping import DEFAULTS, KINDS, Kind, Role
 from amazon_electra.model.pretraining.input.sequences import Shards

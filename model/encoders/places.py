@@ -61,15 +61,6 @@ def name_place(field: str, place: str | Path | None) -> Iterator[None]:
         raise TransientError(f"{name_setting(field, place)}: {error}") from None
 
 
-@contextmanager
-def refuse(*kinds: type[Exception], message: str = "{}") -> Iterator[None]:
-    """Raise errors of others inside the block as UserError, in one line."""
-    try:
-        yield
-    except kinds as error:
-        raise UserError(message.format(" ".join(str(error).split())[:160])) from None
-
-
 def find_kind(place: str) -> Kind | None:
     """Return the kind of a place, or None where it can be none."""
     if Path(place).expanduser().is_dir() or place.startswith(("/", ".", "~")):

@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import Encoding, Tokenizer, normalizers, processors
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import UserError, refuse, require
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.nesting import load_json, read_json
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
-from amazon_electra.model.encoders.places import refuse
 from amazon_electra.model.wordpiece import build_tokenizer_of, list_entries, write_tokenizer
 
 if TYPE_CHECKING:  # the flows, which read entries, load no torch

@@ -13,10 +13,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import UserError, refuse, require
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders.config import MIN_TYPES, Config, find_kind
-from amazon_electra.model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS, refuse
+from amazon_electra.model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS
 from amazon_electra.model.encoders.weight_mapping import UNTIED, rename_weight
 
 Weights = dict[str, Tensor]

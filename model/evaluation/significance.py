@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.model.evaluation.metrics import BINS, METRICS, Metric
 from amazon_electra.model.evaluation.predictions import Predictions
 
@@ -261,9 +261,8 @@ def _align_examples(arms: Sequence[Predictions]) -> list[Predictions]:
     aligned = []
     for predictions in arms:
         place = {example: i for i, example in enumerate(predictions.ids)}
-        if place.keys() != set(wanted):
-            others = len(place.keys() ^ set(wanted))
-            raise UserError(f"{others} examples are of one arm alone: use the same data and n_test")
+        others = len(place.keys() ^ set(wanted))
+        require(not others, f"{others} examples are of one arm alone: use the same data and n_test")
         same_order = predictions.ids == wanted
         rows = [] if same_order else [place[i] for i in wanted]
         aligned.append(predictions if same_order else predictions.take_rows(rows))

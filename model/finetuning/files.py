@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.core.nesting import load_json
 
@@ -129,8 +129,8 @@ def _read_lines(file: TextIO, path: Path) -> Iterator[str]:
         line = file.readline(LIMITS.max_record_bytes)
         if not line:
             return
-        if len(line) == LIMITS.max_record_bytes:
-            raise UserError(f"{path}, line {number}: longer than a record may be")
+        is_whole = len(line) < LIMITS.max_record_bytes
+        require(is_whole, f"{path}, line {number}: longer than a record may be")
         yield line
 
 

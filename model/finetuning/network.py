@@ -13,12 +13,12 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import UserError, refuse, require
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device
 from amazon_electra.model.encoders.config import POOLING, START, TRAINED_LENGTH, count_positions
-from amazon_electra.model.encoders.places import name_place, refuse
+from amazon_electra.model.encoders.places import name_place
 from amazon_electra.model.encoders.weights import load_pretrained
 from amazon_electra.model.finetuning.examples import Shape, Task
 from amazon_electra.model.finetuning.features import (
@@ -87,8 +87,8 @@ def use_unfused_attention(model: nn.Module) -> None:
 def find_source_folder(encoder: str, architecture: str | None) -> str:
     """Return the folder whose config.json and tokenizer are read."""
     if encoder != "random":
-        if encoder.startswith(("/", ".")) and not (Path(encoder) / "config.json").exists():
-            raise UserError("no config.json there", "encoder", encoder)
+        is_there = not encoder.startswith(("/", ".")) or (Path(encoder) / "config.json").exists()
+        require(is_there, "no config.json there", "encoder", encoder)
         return encoder
     if architecture is None:
         raise UserError("needs `architecture`, a folder to take after", "encoder", encoder)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from amazon_electra.beam_jobs.core.copies import fold_text
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.model.finetuning.examples import (
     SPLITS,
     Example,
@@ -107,8 +107,9 @@ def plan_splits(
     found = group_by_split([] if data.is_file() else files, data)
     require(files, f"{data}: no data file in it")
     if any(found.values()) and not labelled_test:
-        if not found["train"] and not found["dev"]:
-            raise UserError(f"{data}: {found['test'][0].name} alone has no published labels")
+        name = " and ".join(path.name for path in found["test"])
+        is_labelled = found["train"] or found["dev"]
+        require(is_labelled, f"{data}: {name} alone has no published labels")
         found["test"] = []
     return plan_missing_splits(found, files)
 

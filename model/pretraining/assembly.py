@@ -57,8 +57,8 @@ def parse_budget(text: str) -> Budget:
     """Parse 30min, 2h, 45s, 1d, or operations in matrix products: 1.5e15flops."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*([a-z]+)", text.strip().lower())
     number, unit = (float(match[1]), match[2]) if match else (0.0, "")
-    if unit not in (*SECONDS, "flops") or not (0 < number < math.inf):
-        raise UserError("write a time (30min, 2h, 1d) or operations (1.5e15flops)", "budget", text)
+    is_budget = unit in (*SECONDS, "flops") and 0 < number < math.inf
+    require(is_budget, "write 30min, 2h, 1d or operations: 1.5e15flops", "budget", text)
     return Budget(flops=number) if unit == "flops" else Budget(seconds=number * SECONDS[unit])
 
 
@@ -75,8 +75,8 @@ def build_training(
     if budget and budget.flops:
         sequence = estimate_sequence_flops(recipe, shards, device.has_document_attention)
         of_a_step = sequence * recipe.pretraining.batch
-        if budget.flops < of_a_step:
-            raise UserError(f"one step takes {of_a_step:.3g}", "budget", f"{budget.flops:.3g}flops")
+        given, is_enough = f"{budget.flops:.3g}flops", budget.flops >= of_a_step
+        require(is_enough, f"one step takes {of_a_step:.3g}", "budget", given)
         steps = int(budget.flops / of_a_step)
         recipe = replace(recipe, pretraining=recipe.pretraining.replace(steps=steps))
     _check_recipe(recipe, shards, device)
@@ -226,5 +226,4 @@ def _check_recipe(recipe: Recipe, shards: Shards, device: Device) -> None:
         (share % at_once == 0, "device_batch", at_once, f"a divisor of {share}"),
         (at_once % device.cores == 0, "batch", config.batch, f"shared by {device.cores} cores"),
     ):
-        if not holds:
-            raise UserError(f"must be {expected}", field, value)
+        require(holds, f"must be {expected}", field, value)

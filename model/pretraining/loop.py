@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.config import AdaptationConfig, PretrainingConfig
@@ -287,8 +287,8 @@ def _halve_batch(training: Training) -> None:
     half = next((n for n in range(sequences // 2, 0, -1) if share % n == 0), 0)
     what = f"{sequences} sequences at once do not fit into the device's memory"
     require(half, f"{what}: take a smaller recipe, or shorter shards")
-    if training.shares_batches:
-        raise UserError(f"{what}; the same command continues with {half}", "device_batch", half)
+    why = f"{what}; the same command continues with {half}"
+    require(not training.shares_batches, why, "device_batch", half)
     training.optimizer.zero_grad(set_to_none=True)
     torch.cuda.empty_cache()
     training.config = training.config.replace(device_batch=half)

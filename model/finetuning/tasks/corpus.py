@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import refuse, require
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.beam_jobs.labels.values import split_classes
 from amazon_electra.model.finetuning.examples import (
@@ -105,10 +105,9 @@ def make_label_task(name: str, data: Path | None, labels: Sequence[str] | None =
 
 def read_label(data: Path, column: str) -> dict[str, Any]:
     """Return what corpus.json says of a label column that has enough reviews (choose_classes)."""
-    try:
+    why = "no corpus.json there, as corpus_job writes it"
+    with refuse(OSError, ValueError, message=why, field="data", value=data):
         found = load_json((data / "corpus.json").read_text(encoding="utf-8")).get("labels", {})
-    except (OSError, ValueError):
-        raise UserError("no corpus.json there, as corpus_job writes it", "data", data) from None
     has_classes, known = found.get(column, {}).get("classes"), ", ".join(found) or "none"
     require(has_classes, f"no label {column} with 2 to 200 classes; it has {known}", "data", data)
     return dict(found[column])

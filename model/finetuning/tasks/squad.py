@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import refuse, require
 from amazon_electra.model.finetuning.examples import Example, make_span_task
 from amazon_electra.model.finetuning.files import open_text, parse_json_text
 from amazon_electra.model.finetuning.splits import SplitReader, get_passage, plan_splits
@@ -14,15 +14,14 @@ def read_squad_questions(path: Path) -> Iterator[Example]:
     """Yield one example a question; all its published answers count, the first is trained on."""
     with open_text(path) as file:
         text = file.read()
-    try:
+    kinds = KeyError, TypeError, ValueError, AttributeError
+    with refuse(*kinds, message=f"{path}: not SQuAD's official form ({{}})"):
         articles = parse_json_text(text)["data"]
         for paragraph in (one for article in articles for one in article["paragraphs"]):
             for qa in paragraph["qas"]:
                 found = [(a["text"], int(a["answer_start"])) for a in qa["answers"] if a["text"]]
                 question, passage = qa["question"].strip(), paragraph["context"]
                 yield Example(qa["id"], question, passage, answers=tuple(found))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{path}: not SQuAD's official form ({error!r})") from error
 
 
 def read_answered_questions(path: Path) -> Iterator[Example]:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import refuse, require
 
 MIN_PAIRS = 16
 """Fewer are no batch to find a body in."""
@@ -141,12 +141,12 @@ def _read_reviews(files: Iterable[Path], titled: bool = False) -> Iterator[tuple
     """Yield title ("" for none) and body of reviews of the pretrain split, or of titled ones."""
     columns = ["split", "has_title", "sentences"]
     for file in files:
-        try:
+        why = f"{file}: not whole ({{}}); run the corpus job again"
+        with refuse(OSError, pa.ArrowException, message=why):
             parquet = pq.ParquetFile(file)
-            if missing := [name for name in columns if name not in parquet.schema_arrow.names]:
-                raise UserError(
-                    f"{file}: columns {', '.join(missing)} are missing; run the corpus job again"
-                )
+            missing = [name for name in columns if name not in parquet.schema_arrow.names]
+            why = f"{file}: columns {', '.join(missing)} are missing; run the corpus job again"
+            require(not missing, why)
             for group in range(parquet.num_row_groups):
                 titles = parquet.read_row_group(group, ["has_title"])["has_title"]
                 if titled and not pc.any(titles).as_py():
@@ -157,5 +157,3 @@ def _read_reviews(files: Iterable[Path], titled: bool = False) -> Iterator[tuple
                         if split == "pretrain" and (has_title or not titled):
                             cut = int(bool(has_title) and len(sentences) > 0)
                             yield " ".join(sentences[:cut]), " ".join(sentences[cut:])
-        except (OSError, pa.ArrowException) as error:
-            raise UserError(f"{file}: not whole ({error}); run the corpus job again") from None

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import refuse, require
 from amazon_electra.beam_jobs.core.files import hash_file
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
@@ -131,11 +131,10 @@ class Shards:
 
 def _read_footer(path: Path) -> tuple[dict[str, Any], list[RowGroup]]:
     """Return what a shard's footer says, and its row groups."""
-    try:
+    why = f"{path}: damaged, or no shard; copy it again, or make it again"
+    with refuse(pa.ArrowInvalid, KeyError, message=why):
         file = pq.read_metadata(path)
         footer: dict[str, Any] = json.loads((file.metadata or {})[FOOTER_KEY])
-    except (pa.ArrowInvalid, KeyError):
-        raise UserError(f"{path}: damaged, or no shard; copy it again, or make it again") from None
     version = footer["version"]
     require(version == SHARDS_VERSION, f"{path}: version {version}, not {SHARDS_VERSION}")
     rows = [file.row_group(i).num_rows for i in range(file.num_row_groups)]

@@ -213,13 +213,27 @@ LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0]])
 LABELS = torch.tensor([0, 2, 0])
 
 
-def test_focal_loss_is_lins_formula():
-    """Equation 5, a weight for each class."""
-    settings = FinetuningSettings(loss="focal", focal_alpha=(0.2, 0.5, 0.3), focal_gamma=2.0)
-    p = LOGITS.softmax(1)[range(3), LABELS]
-    alpha = torch.tensor([0.2, 0.3, 0.2])
-    expected = (-alpha * (1 - p) ** 2 * p.log()).mean()
-    assert compute_classification_loss(LOGITS, LABELS, settings) == pytest.approx(float(expected))
+EACH = F.cross_entropy(LOGITS, LABELS, reduction="none")
+SHARES = LOGITS.softmax(1)[range(3), LABELS]
+WEIGHTS = torch.tensor([6 / 9, 2.0, 1.0])
+FOCAL = {"loss": "focal", "focal_gamma": 2.0, "focal_alpha": (0.2, 0.5, 0.3)}
+ALPHAS = torch.tensor([0.2, 0.3, 0.2])
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "weights", "expected"),
+    [
+        # Lin's equation 5, a weight for each class
+        (LABELS, FOCAL, None, (ALPHAS * (1 - SHARES) ** 2 * EACH).mean()),
+        (LABELS, {}, WEIGHTS, F.cross_entropy(LOGITS, LABELS, weight=WEIGHTS)),
+        (torch.tensor([0, IGNORED, 0]), {}, None, EACH[[0, 2]].mean()),
+    ],
+    ids=["focal", "class weights", "ignored labels"],
+)
+def test_losses_are_as_published(labels, settings, weights, expected):
+    given = FinetuningSettings(**settings)
+    found = compute_classification_loss(LOGITS, labels, given, weights)
+    assert found == pytest.approx(float(expected))
 
 
 def test_one_alpha_is_that_of_the_second_class():
@@ -230,21 +244,9 @@ def test_one_alpha_is_that_of_the_second_class():
     assert compute_classification_loss(logits, labels, settings) == pytest.approx(float(expected))
 
 
-def test_class_weights_are_torchs():
+def test_rare_classes_weigh_more():
     weights = balance_class_weights(np.array([0, 0, 0, 1, 2, 2]), 3)
-    assert weights.tolist() == pytest.approx([6 / 9, 2.0, 1.0])
-    expected = F.cross_entropy(LOGITS, LABELS, weight=weights)
-    assert compute_classification_loss(
-        LOGITS, LABELS, FinetuningSettings(), weights
-    ) == pytest.approx(float(expected))
-
-
-def test_ignored_labels_count_for_nothing():
-    labels = torch.tensor([0, IGNORED, 0])
-    expected = F.cross_entropy(LOGITS[[0, 2]], labels[[0, 2]])
-    assert compute_classification_loss(LOGITS, labels, FinetuningSettings()) == pytest.approx(
-        float(expected)
-    )
+    assert weights.tolist() == pytest.approx(WEIGHTS.tolist())
 
 
 def test_soft_targets_keep_the_size_of_gradients():

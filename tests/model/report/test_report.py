@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.model.evaluation.significance import adjust_p_values
 from amazon_electra.model.report import formats, report, results
 from amazon_electra.model.report.inputs import ReportInput
 from tests.model.report.evaluations import read_page, render, said, write_cells
@@ -18,6 +19,8 @@ def test_the_report_names_a_difference_and_its_absence(written):
     assert large["words"] == "in-domain is better than random"
     assert 0.05 < large["low"] < 0.15 < large["high"] < 0.25
     assert large["p_holm"] < 0.05 < none["p_holm"]
+    adjusted = adjust_p_values([large["p"], none["p"]])
+    assert [large["p_holm"], none["p_holm"]] == pytest.approx(adjusted)
     assert "no evidence of a difference between in-domain and random" in summary["answer"]
     for name in ("report.md", "report.html"):
         assert "no evidence of a difference" in (written / name).read_text()

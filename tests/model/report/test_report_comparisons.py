@@ -141,34 +141,3 @@ def test_an_arm_that_answers_no_question_is_named_in_red(tmp_path):
     named = "squad2: often answers nothing with 1 of 3 seeds"
     assert [row["only_answer"] for row in summary.results] == [named]
     assert f"> **Warning:** {named}" in text
-
-
-def test_a_difference_loses_its_better_to_the_number_of_comparisons(tmp_path):
-    """Three comparisons with p of 0.01, 0.04 and 0.03 alone: corrected, one of them is left."""
-
-    def right(gained, lost):
-        """Two hundred answers of which so many more and fewer are right than the base's."""
-        is_right = np.arange(200) < 100
-        is_right[100 : 100 + gained], is_right[:lost] = True, False
-        labels = np.arange(200) % 2
-        return lambda p, s: Predictions(
-            [str(i) for i in range(200)],
-            labels.tolist(),
-            np.where(is_right, labels, 1 - labels).tolist(),
-            np.zeros(200),
-            np.full((200, 2), 0.5, dtype=np.float32),
-            2,
-        )
-
-    arms = {"base": right(0, 0), "x": right(16, 4), "y": right(13, 4), "z": right(14, 4)}
-    cells = write_cells(tmp_path, arms, seeds=[0])
-    pairs = [["x", "base"], ["y", "base"], ["z", "base"]]
-    summary, text = render(tmp_path, cells, comparisons=pairs)
-    x, y, z = summary.differences
-    assert x["p"] < 0.05 / 3
-    assert 0.025 < z["p"] < y["p"] < 0.05
-    assert [d["evidence"] for d in (x, y, z)] == [True, False, False]
-    assert x["words"] == "x is better than base"
-    assert [d["words"].split(" between")[0] for d in (y, z)] == ["no evidence of a difference"] * 2
-    assert "X is better than base on polarity" in summary.answer
-    assert "y is better" not in text

@@ -252,15 +252,11 @@ def compute_information(groups: np.ndarray, labels: np.ndarray) -> float:
     """Return the information, nats a review, that groups give of labels; with Miller's and Madow's
     correction, since groups of a few reviews seem to say something.
     """
-    table = np.zeros((int(groups.max()) + 1, int(labels.max()) + 1))
-    np.add.at(table, (groups, labels), 1)
-    n, shares = len(labels), table / len(labels)
-    apart = shares.sum(1, keepdims=True) * shares.sum(0)
-    is_there = shares > 0
-    found = float((shares[is_there] * np.log(shares[is_there] / apart[is_there])).sum())
-    groups_and_classes = np.count_nonzero(table.sum(1)) + np.count_nonzero(table.sum(0))
-    excess = int(is_there.sum()) - int(groups_and_classes) + 1
-    return found - max(0, excess) / (2 * n)
+    from sklearn.metrics import mutual_info_score
+
+    together = len({*zip(groups.tolist(), labels.tolist(), strict=True)})
+    excess = together - len(np.unique(groups)) - len(np.unique(labels)) + 1
+    return float(mutual_info_score(groups, labels)) - max(0, excess) / (2 * len(labels))
 
 
 def measure_rule(rule: Rule, labels: np.ndarray) -> tuple[float, float]:

@@ -1,8 +1,7 @@
 """Processes that end with the one that started them, also where that is killed.
 
-`python -I -S children.py PARENT COMMAND…` becomes the command once the kernel (Linux) knows to send
-it SIGTERM at the end of the thread that started it. Uses the standard library alone, to start in
-milliseconds.
+`python -I -S children.py PARENT COMMAND…` has the kernel (Linux) send it SIGTERM at the end of the
+thread that started it, then becomes the command. It imports the standard library alone.
 """
 
 import ctypes
@@ -12,8 +11,7 @@ import sys
 from collections.abc import Sequence
 
 GRACE_SECONDS = 20.0
-"""A trainer's time to write its checkpoint; Prefect kills a cancelled flow 30 s after its SIGTERM.
-"""
+"""Time of a trainer to write its checkpoint; Prefect kills a cancelled flow 30 s after SIGTERM."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -23,9 +21,7 @@ def bind_command(command: Sequence[str]) -> list[str]:
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the kernel send SIGTERM at the end of the process that started this one; end if that is
-    over.
-    """
+    """Have the kernel send SIGTERM at the parent's end; end at once if that is over."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:

@@ -30,10 +30,8 @@ MALLOPT_TRIM_THRESHOLD, MALLOPT_MMAP_MAX = -1, -4  # glibc's malloc.h
 
 
 def main(run: Callable[[], dict[str, Any]]) -> NoReturn:
-    """Run a job with the arguments of this process, print its result and end the process.
-
-    The process ends by `os._exit`: a Beam runner whose worker was killed leaves threads that never
-    end and would keep the process alive.
+    """Run a job with the arguments of this process, print its result and end by `os._exit`: Beam's
+    threads of a worker that was killed never end.
     """
     if {"-h", "--help"} & set(sys.argv[1:]):
         run()
@@ -47,10 +45,7 @@ def main(run: Callable[[], dict[str, Any]]) -> NoReturn:
 
 @contextmanager
 def redirect_stdout_to_stderr() -> Iterator[int]:
-    """Send to stderr what this process, its libraries and its children write to file descriptor 1.
-
-    Yields a descriptor of the real stdout, for the result.
-    """
+    """Send what goes to file descriptor 1 to stderr; yield a descriptor of the real stdout."""
     sys.stdout.flush()
     real = os.dup(1)
     os.dup2(2, 1)
@@ -101,11 +96,8 @@ def exit_at_signal(signum: int, frame: FrameType | None) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let the C library (glibc) keep memory that is freed, for the next step of a
-    training or the next batch.
-
-    Else it gives every large block back to the system and asks for it again, zeroed page by page:
-    a sixth of the time of a fine-tuning step.
+    """Let glibc keep freed memory for the next step of a training: else it asks the system again,
+    zeroed page by page, a sixth of the time of a fine-tuning step.
     """
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL("libc.so.6")
@@ -114,10 +106,6 @@ def keep_freed_memory() -> None:
 
 
 def give_memory_back() -> None:
-    """Have the C library (glibc) give the system what is free, between two large pieces of work.
-
-    Each thread has a part of the heap, and keeps in it what one piece of work took beside what the
-    next one takes.
-    """
+    """Have glibc give the system what the heaps hold free, between large pieces of work."""
     with suppress(OSError, AttributeError):
         ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -95,32 +95,42 @@ def make_command(
 ) -> Callable[..., Any]:
     """Return the function as cyclopts calls it, with the words that were typed.
 
-    An argument that is a model becomes the options of its fields. One that is annotated with a
-    model, as in `Annotated[dict[str, Any], Form]`, gets what was typed, by section. Arguments
-    before a `/` are positional. `short` has further names of fields, by path; fields and sections
-    that are `left_out` are no options.
+    An argument that is a model becomes the options of its fields; one that is annotated with a
+    model (`Annotated[dict[str, Any], Form]`) gets what was typed, by section. `short` has further
+    names of fields, by path; fields and sections that are `left_out` are no options.
     """
     hints = get_type_hints(function, include_extras=True)
     own = signature(function).parameters
-    forms = {name: list_fields(kind) for name in own if (kind := find_model(hints[name]))}
+    forms = {name: list_fields(model) for name in own if (model := find_model(hints[name]))}
     fields = {
         path: field
         for form in forms.values()
         for path, field in form.items()
         if path not in own and not {path, path.partition(".")[0]} & {*left_out}
     }
-    arguments = [make_argument(own[n], hints[n]) for n in own if n not in (*forms, BEAM_OPTIONS)]
+    arguments, several = list[Argument](), {BEAM_OPTIONS}
+    for name, one in own.items():
+        if name not in (*forms, BEAM_OPTIONS):
+            kind, hint = simplify(hints[name]), hints[name]
+            about = "".join(doc.documentation for doc in get_args(hint) if isinstance(doc, Doc))
+            if one.default not in (Argument.empty, None, False, "", ()):
+                about += f" (default: {format_value(one.default)})"
+            has_none = one.default is not Argument.empty and one.default is not False
+            given = one.replace(default=None) if has_none else one  # None: nothing was given
+            arguments.append(make_argument(given, kind, about, [name_option(name)]))
+            several |= {name} if kind == list[str] else set()
     sections = list(dict.fromkeys(path.rpartition(".")[0] for path in fields))
     groups = {name: Group(name, sort_key=n) for n, name in enumerate(sections) if name}
-    arguments += [
-        make_option(path, field, groups.get(path.rpartition(".")[0]), short.get(path))
-        for path, field in fields.items()
-    ]
-    names = {name: short.get(name, name_option(name)) for name in (*fields, *own)}
-    kinds = {n: hints[n] for n in own} | {path: one.annotation for path, one in fields.items()}
-    several = {
-        name.replace(".", DOT) for name, hint in kinds.items() if simplify(hint) == list[str]
-    }
+    for path, field in fields.items():
+        kind, place = simplify(field.annotation), path.replace(".", DOT)
+        several |= {place} if kind == list[str] else set()
+        if kind in (bool, int, float):  # its model reads the word
+            kind = Literal["true", "false"] if kind is bool else str
+        names = [*filter(None, [short.get(path)]), name_option(path)]
+        group = groups.get(path.rpartition(".")[0], "Parameters")
+        option = Argument(place, Argument.KEYWORD_ONLY, default=None)
+        arguments.append(make_argument(option, kind, describe_field(field), names, group))
+    names_of = {name: short.get(name, name_option(name)) for name in (*fields, *own)}
 
     def call(*words: Any, **given: Any) -> Any:
         given = {n: v if n in several else take_last(v) for n, v in given.items()}
@@ -134,12 +144,13 @@ def make_command(
                     place = nested
                     for section in sections:
                         place = place.setdefault(section, {})
-                    place[last] = read_words(form[path], typed[path])
+                    one, hint = typed[path], form[path].annotation
+                    place[last] = parse_text(hint, one) if isinstance(one, str) else one
                 hint = hints[name]
                 values[name] = build_settings(hint, nested) if isinstance(hint, type) else nested
             return function(*words, **values)
         except UserError as mistake:
-            option = find_option(mistake.field, names)
+            option = find_option(mistake.field, names_of)
             raise UserError(mistake.message, option, mistake.value) from None
 
     arguments.sort(key=lambda one: one.kind)
@@ -180,69 +191,28 @@ def list_fields(kind: type[Settings], section: str = "") -> dict[str, FieldInfo]
     return found
 
 
-def make_argument(argument: Argument, hint: Any) -> Argument:
-    """Return an argument of a function as cyclopts takes it; None and empty defaults are no more
-    than that nothing was given.
-    """
-    kind = simplify(hint)
-    about = "".join(one.documentation for one in get_args(hint) if isinstance(one, Doc))
-    is_positional, default = argument.kind == Argument.POSITIONAL_ONLY, argument.default
-    if default not in (Argument.empty, None, False, "", ()):
-        about += f" (default: {format_value(default)})"
-    return argument.replace(
-        kind=argument.kind if is_positional else Argument.KEYWORD_ONLY,
-        default=default if default is Argument.empty or default is False else None,
-        annotation=Annotated[
-            kind if is_positional or kind is bool else repeat(kind),
-            Parameter(
-                name=None if is_positional else name_option(argument.name),
-                help=about,
-                negative=(),
-                show_default=False,
-                consume_multiple=kind == list[str],
-                metavar=None
-                if is_positional
-                else "TEXT..."
-                if kind == list[str]
-                else METAVARS.get(kind, "CHOICE"),
-            ),
-        ],
-    )
-
-
-def make_option(
-    path: str, field: FieldInfo, group: Group | None = None, short: str | None = None
+def make_argument(
+    argument: Argument, kind: Any, about: str, names: list[str], group: Group | str = "Parameters"
 ) -> Argument:
-    """Return a field of a model as an option, whose words its model reads; `group` is its section
-    in the help.
+    """Return an argument as cyclopts takes it, in the help below its group; options may be typed
+    again.
     """
-    hint = simplify(field.annotation)
-    if hint is bool:
-        hint = Literal["true", "false"]
-    elif hint in (int, float):
-        hint = str
-    return Argument(
-        path.replace(".", DOT),
-        Argument.KEYWORD_ONLY,
-        default=None,  # its model says whether it may be missing
-        annotation=Annotated[
-            repeat(hint),
-            Parameter(
-                name=[name for name in (short, name_option(path)) if name],
-                help=describe_field(field),
-                group=group or "Parameters",
-                negative=(),
-                show_default=False,
-                consume_multiple=hint == list[str],
-                metavar="TEXT..." if hint == list[str] else METAVARS.get(hint, "CHOICE"),
-            ),
-        ],
+    if argument.kind == Argument.POSITIONAL_ONLY:
+        shown = Parameter(help=about, negative=(), show_default=False)
+        return argument.replace(annotation=Annotated[kind, shown])
+    is_several = kind == list[str]
+    shown = Parameter(
+        name=names,
+        help=about,
+        group=group,
+        negative=(),
+        show_default=False,
+        consume_multiple=is_several,
+        metavar="TEXT..." if is_several else METAVARS.get(kind, "CHOICE"),
     )
-
-
-def repeat(kind: Any) -> Any:
-    """Return the type of an option that may be typed again."""
-    return (kind if kind == list[str] else GenericAlias(list, (kind | None,))) | None
+    if kind is not bool:
+        kind = (kind if is_several else GenericAlias(list, (kind | None,))) | None
+    return argument.replace(kind=Argument.KEYWORD_ONLY, annotation=Annotated[kind, shown])
 
 
 def simplify(hint: Any) -> Any:
@@ -261,11 +231,6 @@ def list_kinds(hint: Any) -> list[Any]:
     if get_origin(hint) in (Union, UnionType):
         return [kind for one in get_args(hint) for kind in list_kinds(one)]
     return [] if hint is NoneType else [hint]
-
-
-def read_words(field: FieldInfo, given: Any) -> Any:
-    """Return what pydantic is to make a field of."""
-    return parse_text(field.annotation, given) if isinstance(given, str) else given
 
 
 def name_option(path: str) -> str:

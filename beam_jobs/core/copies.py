@@ -28,7 +28,7 @@ def fold_text(text: str) -> str:
 
 def sketch_texts(texts: Iterable[str]) -> np.ndarray:
     """Return the hash of each text (case and spaces aside) and those of its shingles, uint64
-    [texts, 1 + SKETCH]; of a short text 0 stands for those that it lacks.
+    [texts, 1 + SKETCH]; 0 where a short text has fewer.
     """
     rows = []
     for text in texts:
@@ -82,9 +82,7 @@ class TrainedTexts:
 
 @lru_cache(maxsize=4)
 def load_trained(folder: str) -> TrainedTexts | None:
-    """Return the texts that the model of a folder or address was trained on; None where it does not
-    say.
-    """
+    """Return the texts that a model was trained on; None where its folder does not say."""
     file = storage.join_path(folder, FILE)
     if not storage.exists(file):
         return None

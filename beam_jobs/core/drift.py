@@ -1,8 +1,8 @@
 """Does a model still hold? How the texts of a new file differ from those that it was tested on.
 
-model.export writes a profile of the tested texts into the model folder; `score` counts the same of
-a sample of a new file, and compares the two. The expected accuracy needs no labels: an answer
-counts as often right as tested answers of about its probability and its share of unknown words.
+model.export writes a profile of the tested texts into the model folder, `score` compares a sample
+of a new file with it. Without labels, an answer counts as often right as tested answers of about
+its probability and its share of unknown words.
 """
 
 import base64
@@ -109,9 +109,8 @@ class Profile:
         languages: Mapping[str, int],
         stars: Mapping[str, str] | None = None,
     ) -> Self | None:
-        """Return the profile, or None where too few texts were tested. `known` are training texts,
-        `tested` others, with calibrated `probabilities` [n, classes] and `right` answers int [n];
-        `languages` is as for `count`.
+        """Return the profile, or None where too few were `tested`; `known` are training texts,
+        `right` the answers int [n], `probabilities` calibrated [n, classes].
         """
         if len(tested) < MIN_PROFILE:
             return None
@@ -187,8 +186,8 @@ def _hash(word: str) -> int:
 
 
 def measure_unknown(texts: Sequence[str], known: np.ndarray) -> tuple[np.ndarray, Counter[str]]:
-    """Return the share of unknown words of each text, float [n] (1 where it has no word), and how
-    many texts have each unknown word.
+    """Return the share of unknown words of each text, float [n] (1: it has no word), and how many
+    texts have each unknown word.
     """
     listed = [list_words(text) for text in texts]
     distinct = sorted({word for words in listed for word in words})
@@ -237,8 +236,7 @@ def compare_texts(
     profile: Profile, new: Tally, right: int = 0, labelled: int = 0, trained: int = 0
 ) -> Drift | None:
     """Return how new texts differ from the tested ones; None where there are too few. Of `labelled`
-    answers to texts with labels of their own so many are `right`; `trained` are further such texts,
-    which the model was trained on.
+    answers `right` are right; texts that the model was `trained` on are not among them.
     """
     old = profile.tested
     if new.n < MIN_NEW:
@@ -291,9 +289,7 @@ def compare_texts(
 
 
 def is_change(shares: Pair, of: tuple[int, int]) -> bool:
-    """Return whether two shares, of so many texts, differ by as much as matters and by more than
-    chance.
-    """
+    """Return whether two shares, of so many texts, differ by more than chance and as matters."""
     change = abs(shares[0] - shares[1])
     pooled = (shares[0] * of[0] + shares[1] * of[1] + 1) / (sum(of) + 2)
     error = sqrt(pooled * (1 - pooled) * (1 / of[0] + 1 / of[1]))
@@ -301,9 +297,8 @@ def is_change(shares: Pair, of: tuple[int, int]) -> bool:
 
 
 def estimate_accuracy(profile: Profile, new: Tally, rare: float) -> tuple[float, float, float]:
-    """Return the expected accuracy of new texts with its 95% interval. A share `rare` of them has
-    more unknown words than tested texts have: of those nothing is known but that they are right as
-    often as a guess, or wrong half as often as their probabilities say.
+    """Return the expected accuracy of new texts with its 95% interval. Of the share `rare`, with
+    more unknown words than tested texts have, at least as many are right as by a guess.
     """
     old, grid = profile.tested.grid, new.grid
     counts, n = grid[..., 0], grid[..., 0].sum()

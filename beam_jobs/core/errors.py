@@ -17,8 +17,8 @@ NETWORK_ERRORS = {
     *("RemoteProtocolError", "ServerDisconnectedError", "ServerTimeoutError", "ServiceUnavailable"),
     *("TimeoutError", "TooManyRequests", "TransportError"),
 }
-"""Names of classes of Python, botocore, aiohttp, requests, httpx and google.auth; a 502 of gs:// is
-ProxyError. By name, since a job in another process or on another host passes no more on.
+"""Classes of Python, botocore, aiohttp, requests, httpx and google.auth, by name, since an error of
+another process is text; a 502 of gs:// is ProxyError.
 """
 AWAY_STATUSES = {408, 429, *range(500, 600)}  # answers of a server that may answer a later request
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -89,9 +89,7 @@ class TransientError(JobFailed):
 
 
 def is_network_error(error: BaseException) -> bool:
-    """Return whether a second attempt may not meet this error of Python or of a store's package:
-    no connection, or an error of the server.
-    """
+    """Return whether a second attempt may succeed: no connection, or an error of the server."""
     return (
         isinstance(error, ConnectionError | TimeoutError | TransientError)
         or type(error).__name__ in NETWORK_ERRORS
@@ -109,10 +107,7 @@ def read_status(error: BaseException) -> int:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Return whether a store refused a request for want of rights.
-
-    gcsfs has no class for that: it raises OSError("Forbidden: …").
-    """
+    """Return whether a store refused a request for want of rights; gcsfs has no class for that."""
     is_system = isinstance(error, OSError) and error.errno is not None
     return not is_system and (
         isinstance(error, PermissionError)

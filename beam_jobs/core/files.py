@@ -19,11 +19,7 @@ FORMULAS = ("=", "+", "-", "@")  # what begins a cell that spreadsheets compute
 
 @contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
-    """Yield a name beside `path` to write to.
-
-    The file appears under `path` when the block ends; if the block fails, nothing does. Missing
-    parent folders are made.
-    """
+    """Yield a name to write to; the file appears under `path` when the block ends well."""
     final = Path(path)
     final.parent.mkdir(parents=True, exist_ok=True)
     temporary = final.with_name(f".{final.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
@@ -45,8 +41,8 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
 def write_csv(
     path: str | os.PathLike, header: Sequence[str], rows: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Write the fields of rows that `header` names, in UTF-8; a cell that a spreadsheet would
-    compute begins with an apostrophe, and None is an empty one.
+    """Write the fields of rows that `header` names; a cell that a spreadsheet would compute begins
+    with an apostrophe.
     """
     with (
         atomic_path(path) as temporary,
@@ -60,9 +56,7 @@ def write_csv(
 
 
 def stat_files(folder: Path, follow_links: bool = True) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the files below a folder with their state; leave out those that a job removes or
-    renames meanwhile.
-    """
+    """Yield the files below a folder with their state, without those that vanish meanwhile."""
     for path in folder.rglob("*"):
         try:
             if not path.is_file():
@@ -74,19 +68,14 @@ def stat_files(folder: Path, follow_links: bool = True) -> Iterator[tuple[Path, 
 
 
 def check_name(path: str | os.PathLike, field: str = "") -> None:
-    """Raise UserError for a name or another word whose bytes are not UTF-8: JSON, Parquet and Beam
-    cannot hold it.
-    """
+    """Raise UserError for a name that is not UTF-8: JSON, Parquet and Beam cannot hold it."""
     if (shown := str(path)) != shown.encode(errors="replace").decode():
         mend = "not UTF-8; rename it (if it is UTF-8, set LC_ALL=C.UTF-8)"
         raise UserError(mend, field, shown) if field else UserError(f"{shown}: {mend}")
 
 
 def link_file(source: str | os.PathLike, target: str | os.PathLike) -> None:
-    """Give a file that nobody writes to any more a second name; copy it where links cannot be.
-
-    A file of the second name is replaced.
-    """
+    """Give a file that nobody writes to any more a second name; copy it where links cannot be."""
     Path(target).unlink(missing_ok=True)
     try:
         os.link(os.path.realpath(source), target)
@@ -120,10 +109,7 @@ def hash_bytes(content: bytes) -> str:
 
 
 def make_writable_folder(field: str, folder: Path) -> None:
-    """Make a local folder that results are to go to.
-
-    Raises a UserError that names `field`, before anything is computed that could not be kept.
-    """
+    """Make a local folder for results; UserError, before anything is computed, if it cannot be."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()

@@ -1,30 +1,24 @@
 """Finds the languages of reviews (py3langid, a maintained langid.py).
 
-A classification costs 80 µs for 200 characters, more than everything else done to a review, so the
-filter is off by default and looks at the beginning of a text only. It takes "muy bien" for "so
-fine", so texts of fewer than 5 words are in no language: the filter keeps them. Every character
-of Chinese, Japanese and Thai is a word.
+A classification costs 80 µs for 200 characters, more than everything else done to a review, so it
+looks at the beginning only. Texts of fewer than 5 words are in no language ("muy bien" is not "so
+fine"); every character of Chinese, Japanese and Thai is a word.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable
 
-import numpy as np
-
 MAX_CHARACTERS = 200  # characters
 MIN_WORDS = 5
 UNSPACED = re.compile(
     "[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf"
     "\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff]"
-)
-"""Characters of scripts that are written without spaces: each is a word."""
+)  # characters of scripts that are written without spaces: each is a word
 
 
 def count_words(text: str) -> int:
-    """Return the words of a text of one line: what spaces separate, and in scripts without spaces
-    (Chinese, Japanese, Thai) every character.
-    """
+    """Return the words of a text of one line; in scripts without spaces every character is one."""
     return len((text if text.isascii() else UNSPACED.sub(r" \g<0> ", text)).split())
 
 
@@ -36,11 +30,6 @@ def find_language(text: str) -> str:
         return ""
     language: str = py3langid.classify(text[:MAX_CHARACTERS])[0]
     return language
-
-
-def find_foreign_texts(texts: list[str], wanted: tuple[str, ...]) -> np.ndarray:
-    """Return for each text whether it is in none of the wanted languages (ISO 639-1)."""
-    return np.array([find_language(text) not in ("", *wanted) for text in texts])
 
 
 def count_languages(texts: Iterable[str]) -> dict[str, int]:

@@ -46,10 +46,8 @@ def read_batches(
 def read_rows(
     file: BinaryIO, name: str, limits: Limits, strings_only: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file of which none may be missing; `strings_only` leaves numbers out.
-
-    Raises UserError for a file that is broken, a record that is too long, and a file that expands
-    too far.
+    """Yield the rows of a file; `strings_only` leaves numbers out. Raises UserError for a broken
+    file, a record that is too long, and a file that expands too far.
     """
     try:
         source = open_parquet(file, name, limits)
@@ -74,10 +72,8 @@ def write_tables(
     tables: Iterable[pa.Table],
     footer: Callable[[], dict[str, Any]] = dict,
 ) -> int:
-    """Write tables, one row group each, and `footer()`, called last, as JSON under the key
-    `amazon_electra`; return the number of rows.
-
-    Nothing but the rows and the footer decides the bytes.
+    """Write tables, one row group each, and `footer()`, called last, as JSON under KEY; return the
+    number of rows. Nothing but these decides the bytes.
     """
     rows = 0
     with (

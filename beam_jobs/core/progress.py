@@ -1,9 +1,9 @@
-"""Progress of a job: a bar in a terminal, lines in a log, JSON lines for the process above.
+"""Progress of a job on stderr: a bar in a terminal, lines in a log, JSON lines for the process
+above.
 
-All of it goes to stderr. With the environment variable AMAZON_ELECTRA_PROGRESS=json each report is
-one line `PROGRESS {…}` at most once a second, always the first and the last; with `none` nothing
-is reported; otherwise a rich bar where stderr is a terminal, else a plain line at most every five
-seconds.
+With AMAZON_ELECTRA_PROGRESS=json each report is one line `PROGRESS {…}`, at most once a second,
+always the first and the last; with `none` nothing is reported; else a rich bar where stderr is a
+terminal, or a plain line at most every five seconds.
 """
 
 import json
@@ -21,10 +21,7 @@ def do_nothing(*_: Any) -> None: ...
 
 
 class ProgressBars:
-    """Rich bars, one per task. The constructor raises ImportError where rich is not installed.
-
-    `console` is a rich console; bars that are `transient` disappear when they are closed.
-    """
+    """Rich bars, one per task, on a rich `console`; ImportError where rich is not installed."""
 
     def __init__(self, console: Any = None, transient: bool = False) -> None:
         from rich import progress as rich_progress
@@ -69,10 +66,10 @@ class ProgressBars:
 
 class Progress:
     """Counts towards a total: `with Progress(2000, "steps", "training") as p: p.update(120,
-    loss=0.5)`. `update` may be called as often as one likes.
+    loss=0.5)`.
 
-    `done` is what an earlier, interrupted run had finished, by default the first update's: it does
-    not count towards the rate.
+    `done` is what an interrupted run had finished (default: the first update's); no part of the
+    rate.
     """
 
     def __init__(
@@ -156,10 +153,7 @@ def format_count(number: int, noun: str) -> str:
 
 
 def format_report(report: Mapping[str, Any], with_time_left: bool = True) -> str:
-    """Return a report as text, for example `120 of 2,000 steps, 3.5/s, 8:57 left, loss 0.5`.
-
-    What follows the time is what a job added to the six fields that every report has.
-    """
+    """Return a report as text, for example `120 of 2,000 steps, 3.5/s, 8:57 left, loss 0.5`."""
     of_total = f" of {report['total']:,}" if report["total"] else ""
     seconds = report["seconds_left"] if with_time_left else None
     left = ""

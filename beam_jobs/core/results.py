@@ -22,20 +22,15 @@ class Result:
 class CorpusResult(Result):
     """What make_corpus made: corpus.json."""
 
-    read: int = 0
-    """Reviews of the dump: `kept` and all that are `dropped`."""
+    read: int = 0  # reviews of the dump: `kept` and all that are `dropped`
     kept: int = 0
-    dropped: dict[str, int] = field(default_factory=dict)
-    """By reason."""
-    splits: dict[str, int] = field(default_factory=dict)
-    """Reviews of pretrain, train, dev and test."""
-    stars: dict[str, int] = field(default_factory=dict)
-    """Reviews by split and stars."""
+    dropped: dict[str, int] = field(default_factory=dict)  # by reason
+    splits: dict[str, int] = field(default_factory=dict)  # reviews of pretrain, train, dev and test
+    stars: dict[str, int] = field(default_factory=dict)  # reviews by split and stars
     labels: dict[str, Any] = field(default_factory=dict)
     """The classes of each label column with their reviews."""
     warnings: list[str] = field(default_factory=list)
-    staged: str = ""
-    """The engine, where the job was only staged; then nothing is counted."""
+    staged: str = ""  # the engine, where the job was only staged; then nothing is counted
 
 
 @dataclass(frozen=True)
@@ -44,11 +39,8 @@ class ShardsResult(Result):
 
     sequences: int = 0
     tokens: int = 0
-    fill: float = 0.0
-    """Share of the positions that hold a token."""
-    shards: int = 0
-    """Files."""
+    fill: float = 0.0  # share of the positions that hold a token
+    shards: int = 0  # files
     max_length: int = 0
     vocabulary_size: int = 0
-    staged: str = ""
-    """The engine, where the job was only staged; then nothing is counted."""
+    staged: str = ""  # the engine, where the job was only staged; then nothing is counted

@@ -52,9 +52,7 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read_values(cls, values: Any) -> Any:
-        """Take an empty text, which a form sends, for None where that is the default; put fields
-        of `others` into `settings`.
-        """
+        """Take "", which forms send, for None where that is the default; move `others`."""
         if not isinstance(values, dict):
             return values
         fields = cls.model_fields
@@ -88,9 +86,7 @@ def strip_none(hint: Any) -> Any:
 
 
 def parse_text(hint: Any, text: str) -> Any:
-    """Return what pydantic is to make a value of this type from: None, the parts of `a,b,c` or of
-    JSON for a list, or the text itself.
-    """
+    """Return what pydantic makes a value of: None, the parts of `a,b,c` or JSON, or the text."""
     kind = strip_none(hint)
     if kind is not hint and text.lower() == "none":
         return None

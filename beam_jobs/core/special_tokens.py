@@ -2,14 +2,12 @@
 
 from tokenizers import Tokenizer
 
-SHARDS_VERSION = 6
-"""To be raised when the same corpus gives other shards."""
+SHARDS_VERSION = 6  # to be raised when the same corpus gives other shards
 
 
 def find_specials(tokenizer: Tokenizer) -> tuple[int, int]:
-    """Return the ids that the tokenizer puts before and after a text, [CLS] and [SEP] or what they
-    are called here; words that it puts before each text are not among them. ValueError unless it
-    is one of each.
+    """Return the ids that the tokenizer puts right before and after a text, [CLS] and [SEP] or what
+    they are called here. ValueError unless it is one of each.
     """
     text, encoding = (tokenizer.encode("a", add_special_tokens=added) for added in (False, True))
     whole, last = encoding.ids, -1 - len(text.ids)

@@ -17,7 +17,6 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 from urllib.parse import urlsplit
@@ -46,13 +45,11 @@ NO_DATA = re.compile(
     r"|dataset_infos?\.json|dataset_dict\.json|dataset-metadata\.json",
     re.IGNORECASE,
 )
-"""Names of what Spark, Hadoop, macOS, Windows, office programs, Hugging Face, Kaggle and tools for
-checksums leave beside data, and of what is written about it."""
+"""What Spark, Hadoop, systems, office programs, Hugging Face, Kaggle and checksum tools leave."""
 VERSIONS = (
     *("generation", "ETag", "etag", "Content-MD5", "LastModified", "last_modified"),
     *("Last-Modified", "updated", "mtime", "created"),
-)
-"""The fields of stores that distinguish versions of a file, the surest first."""
+)  # the fields of stores that distinguish versions of a file, the surest first
 RELIABLE_VERSIONS = VERSIONS[:3]  # those that change with every write
 Identity = tuple[str, int, str]  # of a file: path, bytes, and its version (`describe_identity`)
 Stretch = tuple[str, int, int]  # of a file: path, first byte, end
@@ -126,9 +123,7 @@ def _read_group(group: list[Stretch]) -> Iterator[bytes]:
 
 
 def map_paths(function: Callable[[str], T], paths: Iterable[str]) -> Iterator[T]:
-    """Yield what a function returns of each path, in their order; of paths in a store several are
-    under way at a time.
-    """
+    """Yield what a function returns of each path, in order; in a store several at a time."""
     waiting = list(paths)
     if not any(map(is_remote, waiting)):
         yield from map(function, waiting)
@@ -149,9 +144,7 @@ def get_size(path: str) -> int:
 
 
 def describe_identity(path: str) -> Identity:
-    """Return path, bytes and version of a file: the generation or ETag that its store gives it, or
-    else the time of its last change.
-    """
+    """Return path, bytes and version of a file: generation, ETag or time of the last change."""
     if not is_remote(path):
         state = os.stat(path)
         return path, state.st_size, str(state.st_mtime_ns)
@@ -230,8 +223,7 @@ def report_unreachable(what: str) -> Iterator[None]:
 
 def raise_storage_error(error: Exception, path: str) -> None:
     """Raise TransientError if a disk or network failed, and not the content, which readers count.
-    Errors of the system have a number, and those of stores a class; what decompressors raise as
-    OSError has neither.
+    What decompressors raise as OSError has neither a number nor a class of its own.
     """
     cause = describe_error(error)
     if is_refusal(error):
@@ -244,8 +236,8 @@ def raise_storage_error(error: Exception, path: str) -> None:
 
 
 def check_output(folder: str, inputs: Iterable[str] = ()) -> None:
-    """Raise UserError, before the work begins, if its result could not be written, or an input
-    lies in the folder, which is cleared of what an earlier job has written.
+    """Raise UserError, before the work begins, if its result could not be written, or an input lies
+    in the folder, which is cleared.
     """
     if is_remote(folder):
         with report_unreachable(name_setting("output", folder)):
@@ -296,41 +288,35 @@ def expand_patterns(patterns: Iterable[str], field: str = "input") -> list[str]:
 
 
 def list_files(patterns: Iterable[str], field: str = "input") -> dict[str, Identity | None]:
-    """Return every file that the patterns name, sorted by name, with its identity, as far as its
-    store has said that with the name. Hidden files are left out.
-    """
-    given = list(patterns)
-    found: dict[str, Identity | None] = {}
+    """Return every file that the patterns name, sorted by name, with its identity if known."""
+    given, found = list(patterns), dict[str, Identity | None]()
     with open_places(given, field) as places:
-        expand = partial(_expand, field=field, places=places)
-        for pattern, files in zip(given, map_paths(expand, given), strict=True):
-            if not files:
+        expanded = map_paths(lambda pattern: _expand(pattern, field, places), given)
+        for pattern, paths in zip(given, expanded, strict=True):
+            if not paths:
                 raise UserError("no such file", field, pattern)
-            for path in files:
+            for path in paths:
                 check_name(path, field)
-            found |= files
+            found |= paths
     return dict(sorted(found.items(), key=lambda file: (os.path.basename(file[0]), file[0])))
 
 
 def expand_pattern(pattern: str, field: str = "input") -> dict[str, Identity | None]:
-    """Return the files of a name or glob, with all in its folders, as `list_files` does; none where
-    nothing matches.
-    """
+    """Return the files of a name or glob, with all in its folders; none where nothing matches."""
     with open_places([pattern], field) as places:
         return _expand(pattern, field, places)
 
 
 @contextmanager
 def open_places(patterns: Iterable[str], field: str) -> Iterator[Places]:
-    """Open the stores of patterns, without the listings that s3fs and gcsfs keep for as long as the
-    process lives, before and after: they grow old.
+    """Open the stores of patterns, without the listings that they keep for as long as the process
+    lives, before and after: they grow old.
     """
     places: Places = {}
     for pattern in filter(is_remote, patterns):
         with report_unreachable(name_setting(field, pattern)):
             places[pattern] = fsspec.core.url_to_fs(pattern)
-    stores = {store for store, _ in places.values()}
-    for store in stores:
+    for store in (stores := {store for store, _ in places.values()}):
         store.invalidate_cache()
     try:
         yield places
@@ -345,7 +331,6 @@ def _expand(pattern: str, field: str, places: Places) -> dict[str, Identity | No
         for name in [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True):
             paths += [name] if os.path.isfile(name) else list(_walk_folder(name))
         return {os.path.abspath(path): None for path in _leave_out_others(paths, pattern, field)}
-    known: dict[str, Identity | None] = {}
     with report_unreachable(name_setting(field, pattern)):
         fs, inner = places[pattern]
         found: dict[str, dict[str, Any]] = {}
@@ -355,23 +340,17 @@ def _expand(pattern: str, field: str, places: Places) -> dict[str, Identity | No
             _identify(str(fs.unstrip_protocol(name)), found[name], RELIABLE_VERSIONS)
             for name in _leave_out_others(found, inner, field)
         ]
-    for identity in identities:
-        if identity[1] is None:  # no Content-Length, or one of what a Content-Encoding has packed
-            name = shlex.quote(os.path.basename(urlsplit(identity[0]).path) or "dump")
-            raise UserError(
-                "its server gives no Content-Length; fetch it first: "
-                f"curl -fL --compressed -o {name} {shlex.quote(identity[0])}",
-                field,
-                identity[0],
-            )
-        known[identity[0]] = identity if identity[2] else None
-    return known
+    for address, size, _ in identities:
+        if size is None:  # no Content-Length, or one of what a Content-Encoding has packed
+            name = shlex.quote(os.path.basename(urlsplit(address).path) or "dump")
+            fetch = f"curl -fL --compressed -o {name} {shlex.quote(address)}"
+            why = f"its server gives no Content-Length; fetch it first: {fetch}"
+            raise UserError(why, field, address)
+    return {one[0]: one if one[2] else None for one in identities}
 
 
 def _leave_out_others(found: Iterable[str], pattern: str, field: str) -> list[str]:
-    """Return the paths that are not hidden, without marks and checksums, which stderr names; what
-    the pattern names stays.
-    """
+    """Return the paths that are neither hidden nor marks and checksums, which stderr names."""
     spelled, kept, others = {".", "..", *pattern.split("/")}, list[str](), list[str]()
     for path in found:
         *folders, name = path.split("/")
@@ -399,10 +378,7 @@ def match_remote(fs: Any, pattern: str) -> dict[str, dict[str, Any]]:
 
 
 def _walk_folder(folder: str) -> Iterator[str]:
-    """Yield the files below a folder, also those that links lead to.
-
-    Raises UserError for a folder that cannot be listed.
-    """
+    """Yield the files below a folder, also those that links lead to."""
 
     def refuse(error: OSError) -> None:
         raise UserError(f"{error.filename} cannot be listed: {error.strerror}") from None

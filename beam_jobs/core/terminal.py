@@ -13,15 +13,11 @@ from typing import TextIO
 UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Controls but for the line end and the tab, separators and marks of direction, lone surrogates
-(bytes of file names that are not UTF-8).
-"""
+"""Controls but for the line end and the tab, separators, marks of direction, lone surrogates."""
 
 
 def escape_controls(text: str) -> str:
-    """Return text with `\\x1b` for a control and `\\u202e` for the rest. JSON, whose strings never
-    have the former, stays JSON.
-    """
+    """Return text with `\\x1b` for a control and `\\u202e` for the rest; JSON stays JSON."""
     return UNSAFE.sub(_escape, text)
 
 

@@ -1,20 +1,8 @@
 """Chooses the engine that runs a job, and its Beam options.
 
-Whatever a job does not know itself is a Beam option. Locally that means FnApiRunner, named
-explicitly: `DirectRunner` first tries to download a Prism binary, without a time limit, and then
-ignores the running mode (apache_beam/runners/direct/direct_runner.py). Users may type DirectRunner;
-they get FnApiRunner, and a message says so.
-
-Engine        options to pass through
-------------  ------------------------------------------------------------------------------------
-local         --direct_num_workers N (0 or none: one per core),
-              --direct_running_mode in_memory|multi_processing
-Dataflow      --runner DataflowRunner --project … --region … --temp_location gs://…
-              [--dry_run true]
-a job server  --runner PortableRunner --job_endpoint HOST:PORT --environment_type EXTERNAL
-              --environment_config HOST:PORT of a pool of Python workers
-Flink         as a job server, which Beam has for Flink; --flink_master HOST:PORT of the JobManager,
-              which reports on the job (flink.py), --parallelism N
+Whatever a job does not know itself is a Beam option (docs/jobs.md, deploy/). Locally the engine is
+FnApiRunner: DirectRunner first tries to download a Prism binary, without a time limit, and then
+ignores the running mode (apache_beam/runners/direct/direct_runner.py).
 """
 
 import argparse
@@ -22,7 +10,6 @@ import atexit
 import logging
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -37,7 +24,6 @@ from apache_beam.options.pipeline_options import (
 )
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.beam_jobs.engine import flink, staged_package
 
 LOCAL_RUNNERS = {None, "", "DirectRunner", "FnApiRunner", "direct"}
@@ -51,16 +37,12 @@ PACKAGE_OPTIONS = ("setup_file", "extra_package", *IMAGE_OPTIONS)
 SMALL_BYTES = 50_000_000
 """Up to this a job stays in one process: a second worker takes longer to start than it saves."""
 JOB_SECONDS = 365 * 24 * 3600
-"""Beam's --job_server_timeout, if the user gives none. On a job server that names a job as its
-preparation, as Beam's own does, it ends the stream of the job's states too, after 300 s, and the
-job with it.
-"""
+"""Beam's --job_server_timeout, if the user gives none: some job servers end the job with it."""
 
 
 def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
-    """Return Beam's options for a job that reads `input_bytes` (uncompressed, may be estimated).
-
-    Raises UserError for a runner or option that Beam does not know.
+    """Return Beam's options for a job that reads about `input_bytes`, uncompressed; UserError for a
+    runner or option that Beam does not know.
     """
     # Beam logs what it raises too, and warns about clients of clouds that nobody asked for
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
@@ -78,20 +60,14 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
     else:
         check_option_names(flags)
     if standard.runner in LOCAL_RUNNERS:
-        if standard.runner in {"DirectRunner", "direct"}:
-            print(
-                "DirectRunner is resolved to FnApiRunner, its local engine without a download",
-                file=sys.stderr,
-            )
         standard.runner = "FnApiRunner"
         choose_local_mode(options, flags, input_bytes)
     if is_dataflow(options) and not any(is_given(flags, name) for name in PACKAGE_OPTIONS):
         folder = Path(tempfile.mkdtemp(prefix="beam-jobs-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         options.view_as(SetupOptions).setup_file = str(staged_package.write_package(folder))
-    options.view_as(SetupOptions).pickle_library = (
-        options.view_as(SetupOptions).pickle_library or "cloudpickle"
-    )
+    setup = options.view_as(SetupOptions)
+    setup.pickle_library = setup.pickle_library or "cloudpickle"
     return options
 
 
@@ -142,13 +118,10 @@ def is_given(flags: list[str], name: str) -> bool:
 
 def check_runner_name(runner: str) -> None:
     """Refuse a runner Beam does not know; it takes small letters and dotted names of classes."""
-    known = StandardOptions.KNOWN_RUNNER_NAMES
-    if "." not in runner and runner.lower().removesuffix("runner") not in {
-        n.lower().removesuffix("runner") for n in known
-    }:
-        raise UserError(
-            f"not one that Apache Beam knows: {', '.join(sorted(known))}", "runner", runner
-        )
+    known = sorted(StandardOptions.KNOWN_RUNNER_NAMES)
+    short = {name.lower().removesuffix("runner") for name in known}
+    if "." not in runner and runner.lower().removesuffix("runner") not in short:
+        raise UserError(f"not one that Apache Beam knows: {', '.join(known)}", "runner", runner)
 
 
 def check_option_names(flags: list[str]) -> None:
@@ -169,13 +142,9 @@ def check_job_server(options: PipelineOptions) -> None:
     runner = options.view_as(StandardOptions).runner
     endpoint = options.view_as(PortableOptions).job_endpoint
     if runner == "FlinkRunner" and not endpoint and not shutil.which("java"):
-        raise UserError(
-            "starts a job server in Java, and there is no java on PATH; "
-            "install Java 17, or start the job server elsewhere and give `runner PortableRunner` "
-            "and `job_endpoint HOST:PORT`",
-            "runner",
-            "FlinkRunner",
-        )
+        why = "there is no java on PATH for its job server; install Java 17, or give `--runner "
+        why += "PortableRunner --job_endpoint HOST:PORT` of one elsewhere"
+        raise UserError(why, "runner", runner)
     if endpoint and endpoint != "embed":
         flink.check_job_server(endpoint, "job_endpoint")
 

@@ -20,10 +20,7 @@ def translate_error(error: BaseException | str) -> Exception | None:
 
 def describe_failure(text: str) -> Exception:
     """Return why a job failed on an engine elsewhere: an error of ours, or what the engine says,
-    its last line first.
-
-    What Python raised there is raised again by another attempt; without that the engine itself
-    failed: it has lost workers, or has too few slots.
+    its last line first. Without a traceback of Python the engine itself failed, which may pass.
     """
     if known := translate_error(text):
         return known

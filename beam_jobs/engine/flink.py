@@ -1,6 +1,5 @@
-"""A Flink cluster behind Beam's job server: looked at before a job is sent, and asked about the job
-until it ends by Flink's REST API, at `--flink_master HOST:PORT`. Beam's job server only stops
-waiting for a job that is cancelled, and says nothing where its host is gone.
+"""A Flink cluster behind Beam's job server: asked about the job by its REST API, at
+`--flink_master`, until it ends. The job server only stops waiting for a job that is cancelled.
 """
 
 import json
@@ -28,28 +27,21 @@ NO_ANSWER = (OSError, HTTPException, ValueError, LookupError, TypeError)
 
 
 def check_job_server(address: str, setting: str) -> None:
-    """Raise UserError unless a server of gRPC, as Beam's job server is, answers at HOST:PORT;
-    TransientError where none answers.
-    """
-    connect(address, setting)
-    with grpc.insecure_channel(address) as channel:
-        try:
-            grpc.channel_ready_future(channel).result(timeout=CONNECT_SECONDS)
-        except grpc.FutureTimeoutError:
-            raise UserError(
-                "no Beam job server; Flink's own is `flink_master`", setting, address
-            ) from None
-
-
-def connect(address: str, setting: str) -> None:
+    """Raise UserError unless a server of gRPC answers; TransientError where none does."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536 or "/" in host:
         raise UserError("write HOST:PORT", setting, address)
     try:
         socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except OSError as error:
-        why = error.strerror or str(error)
-        raise TransientError(f"{name_setting(setting, address)} cannot be reached: {why}") from None
+        where = name_setting(setting, address)
+        raise TransientError(f"{where} cannot be reached: {error.strerror or error}") from None
+    with grpc.insecure_channel(address) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=CONNECT_SECONDS)
+        except grpc.FutureTimeoutError:
+            why = "no Beam job server; Flink's own is `flink_master`"
+            raise UserError(why, setting, address) from None
 
 
 def find_address(options: PipelineOptions) -> str:
@@ -81,10 +73,8 @@ class FlinkJob:
         self._answered = time.monotonic()
 
     def has_finished(self) -> bool:
-        """Ask whether the job has finished; announce its page once it is there.
-
-        Raises JobFailed or what the workers raised if it has failed or was cancelled, and
-        TransientError if the JobManager is away or has forgotten it.
+        """Ask whether the job has finished; announce its page once it is there. Raises JobFailed or
+        what the workers raised, and TransientError if the JobManager is away.
         """
         try:
             jobs = ask(self.address, "jobs/overview")["jobs"]
@@ -108,9 +98,7 @@ class FlinkJob:
         return bool(own["state"] == "FINISHED")
 
     def raise_failure(self) -> None:
-        """Raise why the job has failed, or that the JobManager is away, once the job server has
-        given it up; return if Flink knows no reason.
-        """
+        """Raise why the job has failed, once the job server has given it up, if Flink knows."""
         deadline = time.monotonic() + SETTLE_SECONDS
         while time.monotonic() < deadline:
             try:

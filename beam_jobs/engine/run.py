@@ -17,10 +17,7 @@ from typing import Any
 import apache_beam as beam
 import grpc
 import psutil
-from apache_beam.options.pipeline_options import (
-    GoogleCloudOptions,
-    PipelineOptions,
-)
+from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
 from apache_beam.runners.runner import PipelineState
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, is_network_error
@@ -31,8 +28,7 @@ from amazon_electra.beam_jobs.engine.flink import FlinkJob
 
 POLL_SECONDS = 0.5
 POLL_PAUSE, MAX_POLL_PAUSE = 100, 60.0
-"""After a look at what is done the next waits so many times as long as it took, at most so many
-seconds: listing a store's folders of many units takes CPU time beside the workers'."""
+"""The next look waits so many times as long as the last took, at most so many seconds."""
 NOTICE_SECONDS = 2.0  # time for the runner to end by itself once one of its threads has died
 CANCEL_SECONDS = 10.0
 """Until the engine has the job that is to be cancelled: a job has a grace of 20 s."""
@@ -61,12 +57,9 @@ class GraphThread(threading.Thread):
 def run_beam_graph(
     options: PipelineOptions,
     build: Callable[[beam.Pipeline], Any],
-    output: str,
     poll: Callable[[], None] = lambda: None,
 ) -> None:
-    """Build and run a graph that writes to `output`. `poll` is called twice a second, or less often
-    where it takes long.
-    """
+    """Build and run a graph; `poll` is called twice a second, or less often where it takes long."""
     cloud = options.view_as(GoogleCloudOptions)  # whose name of the job all engines read
     if beam_options.has_job_server(options):  # Flink is asked for it by its name
         cloud.job_name = cloud.job_name or f"beam-jobs-{secrets.token_hex(8)}"
@@ -88,9 +81,7 @@ def run_beam_graph(
 
 
 def space_out(poll: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that polls where it is time to. A store that is away, which the workers
-    wait for, ends no job.
-    """
+    """Return a function that polls where it is time to; a store that is away ends no job."""
     next_poll = 0.0
 
     def look() -> None:
@@ -190,9 +181,7 @@ def explain_error(graph: GraphThread, job: FlinkJob | None) -> BaseException:
 
 
 def cancel_job(graph: GraphThread, job: FlinkJob | None) -> None:
-    """Cancel the job on its engine, within CANCEL_SECONDS. Beam waits for ever for the answer of a
-    job server whose host is gone.
-    """
+    """Cancel the job on its engine, within CANCEL_SECONDS: a job server may never answer."""
     deadline = time.monotonic() + CANCEL_SECONDS
 
     def cancel() -> None:
@@ -209,9 +198,7 @@ def cancel_job(graph: GraphThread, job: FlinkJob | None) -> None:
 
 
 class Spread(beam.PTransform):
-    """Deals elements out to all workers; where there is one process only, it does nothing, since
-    Beam takes a twentieth of a second to build and run a step.
-    """
+    """Deals elements out to all workers; no step, which takes 50 ms, in one process."""
 
     def __init__(self, options: PipelineOptions) -> None:
         super().__init__()
@@ -222,9 +209,7 @@ class Spread(beam.PTransform):
 
 
 def start_clock() -> Callable[[], dict[str, Any]]:
-    """Return a function that returns the seconds since, and the CPU seconds of this process and of
-    its children that are over.
-    """
+    """Return a function that returns the seconds since, of the clock and of all CPUs."""
     started, cpu = time.monotonic(), sum(os.times()[:4])
     return lambda: {
         "seconds": round(time.monotonic() - started, 3),
@@ -233,8 +218,5 @@ def start_clock() -> Callable[[], dict[str, Any]]:
 
 
 def sort_largest_first(things: Iterable[Any], size: Callable[[Any], int]) -> list[Any]:
-    """Return things with the largest first.
-
-    FnApiRunner deals elements out to its workers in turn, in this order: each gets as much to do.
-    """
+    """Return things with the largest first: FnApiRunner deals them out to its workers in turn."""
     return sorted(things, key=size, reverse=True)

@@ -1,8 +1,6 @@
 """Writes the package that a remote worker installs: beam_jobs alone and the few packages it needs.
 
-Beam builds a source distribution of `--setup_file` and installs it on every worker. The project's
-own pyproject.toml would install all of the project there; this writes a package of beam_jobs only,
-pinned to the versions running here.
+Beam installs `--setup_file` on every worker; the project's own pyproject.toml would install all.
 """
 
 import shutil
@@ -10,27 +8,9 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 REQUIREMENTS = (
-    "aiohttp",
-    "cyclopts",
-    "datasketch",
-    "fsspec",
-    "ftfy",
-    "gcsfs",
-    "isal",
-    "nltk",
-    "numpy",
-    "onnxruntime",
-    "orjson",
-    "psutil",
-    "py3langid",
-    "pyarrow",
-    "pydantic",
-    "python-calamine",
-    "s3fs",
-    "scikit-learn",
-    "skops",
-    "tokenizers",
-    "xxhash",
+    *("aiohttp", "cyclopts", "datasketch", "fsspec", "ftfy", "gcsfs", "isal", "nltk", "numpy"),
+    *("onnxruntime", "orjson", "psutil", "py3langid", "pyarrow", "pydantic", "python-calamine"),
+    *("s3fs", "scikit-learn", "skops", "tokenizers", "xxhash"),
 )
 """Beside apache-beam, which workers have. A test compares them with the package's imports."""
 

@@ -27,10 +27,9 @@ MAX_FAILED = 10  # units that may fail before the next one that does ends the jo
 
 
 def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterator[T]:
-    """Yield what the work on a unit of a file returns, after ATTEMPTS at most.
-
-    If all fail, `folder/UNIT.json` says why and nothing is yielded: the other units go on, and
-    after them `check_failed` ends the job. What only the user can put right ends it at once.
+    """Yield what the work on a unit of a file returns, after ATTEMPTS at most. If all fail,
+    `folder/UNIT.json` says why and nothing is yielded: the other units go on, and after them
+    `check_failed` ends the job. A UserError ends it at once.
     """
     path = storage.join_path(folder, f"{unit}.json")
     for number in range(ATTEMPTS):
@@ -65,9 +64,7 @@ def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterato
 
 
 def check_failed(folder: str) -> None:
-    """Raise JobFailed that names the first unit that failed every time, if any did: TransientError
-    where a later attempt may succeed.
-    """
+    """Raise JobFailed that names the first unit that failed, TransientError where it may pass."""
     paths = [storage.join_path(folder, name) for name in storage.list_names(folder)]
     if not paths:
         return

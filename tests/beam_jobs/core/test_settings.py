@@ -44,14 +44,8 @@ class Packing(Settings):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("max_length", 8),
-        ("max_length", "x"),
-        ("rate", 1),
-        ("rate", "nan"),
-        ("rates", [0.1, -1]),
-        ("kind", "c"),
-        ("most", 1),
-        ("lower_case", "maybe"),
+        *(("max_length", 8), ("max_length", "x"), ("rate", 1), ("rate", "nan")),
+        *(("rates", [0.1, -1]), ("kind", "c"), ("most", 1), ("lower_case", "maybe")),
         ("max_lenght", 64),
     ],
 )

@@ -12,12 +12,7 @@ from tests.beam_jobs.dumps import refuses
 from tests.s3_server import BUCKET, serve_s3
 
 FILES = [
-    "a.json",
-    "b.json.gz",
-    "sub/c.json",
-    "sub/deep/d.json",
-    ".hidden",
-    "sub/.hidden",
+    *("a.json", "b.json.gz", "sub/c.json", "sub/deep/d.json", ".hidden", "sub/.hidden"),
     ".git/e.json",
 ]
 STANDS_FOR = {
@@ -135,7 +130,9 @@ def test_changed_bytes_make_another_file(place, tmp_path, monkeypatch):
         [path] = storage.expand_patterns([path])
         before = storage.describe_identity(path)
         storage.check_unchanged(before)
-        storage.write_bytes(path, b"two")
+        storage.expand_patterns([path.rpartition("/")[0]])
+        other, inner = fsspec.core.url_to_fs(path, skip_instance_cache=True)  # another process
+        other.pipe_file(inner, b"two")
         assert storage.describe_identity(path)[1] == before[1]
         with refuses("reviews.json"):
             storage.check_unchanged(before)

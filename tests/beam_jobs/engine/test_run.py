@@ -74,7 +74,7 @@ def run_waiting_graph(folder, server, poll=lambda: None, *flags):
     words = ["--runner=PortableRunner", f"--job_endpoint=localhost:{server}"]
     options = beam_options.resolve_beam_options([*words, "--environment_type=LOOPBACK", *flags], 0)
     try:
-        run.run_beam_graph(options, build, str(folder), lambda: poll() if begun.exists() else None)
+        run.run_beam_graph(options, build, lambda: poll() if begun.exists() else None)
     finally:
         end.touch()
 
@@ -142,5 +142,5 @@ def test_a_store_that_is_away_when_progress_is_looked_up_ends_no_job(error, ends
 
     options = beam_options.resolve_beam_options(["--direct_running_mode=in_memory"], 0)
     with pytest.raises(KeyError) if ends else nullcontext():
-        run.run_beam_graph(options, build, "", look)
+        run.run_beam_graph(options, build, look)
     assert looked

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting
 
 TABLES: dict[str, Any] = tomllib.loads(
     resources.files(__package__).joinpath("words.toml").read_text(encoding="utf-8")
@@ -122,7 +122,7 @@ def describe_scale(scale: Scale, numbers: Iterable[float]) -> str:
             parts.append(f"{'–'.join(ends)} {what}")
     line = ", ".join(parts) + " (polarity leaves out what is neither)"
     if scale.name == "0-10":
-        line += f"; answers to a question for NPS are read by `--dump.stars_scale {NPS}`"
+        line += f"; answers to a question for NPS are read by `--stars-scale {NPS}`"
     return line
 
 
@@ -187,7 +187,7 @@ def decide_scale(counts: Mapping[Rating, int], where: str, given: str | None = N
         shown = " and ".join(f"out of {top:g}" for top in sorted(tops))
         raise UserError(
             f"{where}: its stars are on two scales, {shown}{' and without a scale' * bare}; "
-            "write them on one, or give another column with `--dump.columns stars=NAME`"
+            "write them on one, or give another column with `--columns stars=NAME`"
         )
     choices = _list_scales(counts, tops)
     if len(choices) == 1 and not any(top == REVERSED for _, top in counts):
@@ -197,12 +197,12 @@ def decide_scale(counts: Mapping[Rating, int], where: str, given: str | None = N
     if len(values) > MAX_SHOWN:
         half = MAX_SHOWN // 2
         shown_values = [*shown_values[:half], "…", *shown_values[-half:]]
-    ways = " or ".join(f"`--dump.stars_scale {choice}`" for choice in choices)
+    ways = " or ".join(f"`{name_setting('--stars-scale', choice)}`" for choice in choices)
     for choice in filter(is_reversed, choices):
         ways += f" ({choice}: {choice.rpartition('-')[2]} is the best)"
     raise UserError(
         f"{where}: its values {', '.join(shown_values)} fit more than one scale of stars; give "
-        f"{ways}, or another column with `--dump.columns stars=NAME`"
+        f"{ways}, or another column with `--columns stars=NAME`"
     )
 
 
@@ -261,7 +261,7 @@ def decide_scales(
         if sum(counts.values()) >= MIN_VALUES and (own := decide_scale(counts, file)) != scale:
             raise UserError(
                 f"{file}: its stars are on the scale {own.name}, those of the dump on "
-                f"{scale.name}; leave it out, or give `stars_scale`"
+                f"{scale.name}; leave it out, or give `--stars-scale {scale.name}`"
             )
     return scale
 

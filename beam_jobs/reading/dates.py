@@ -66,10 +66,8 @@ def find_day(year: int, month: int, day: int) -> int | None:
 
 
 def parse_day(value: Any, order: Order | None = None) -> int | None:
-    """Return the day of a timestamp in days since 1970-01-01, or None where it is no date.
-
-    Numbers are Unix time, in seconds, or by their size in milli-, micro- or nanoseconds; those of
-    eight digits are YYYYMMDD where that is a day. A month without a day is its first one.
+    """Return the day of a timestamp in days since 1970-01-01, or None where it is no date. Numbers
+    are Unix time, by their size in seconds to nanoseconds, or YYYYMMDD.
     """
     found = read_date(value)
     return found.find_day(order) if isinstance(found, Numbers) else found
@@ -132,9 +130,7 @@ def _read_number(text: str, decimals: str, exponent: str | None) -> int | None:
 
 
 def count_dates(values: Iterable[Any]) -> Counter[str]:
-    """Return how often each date occurs, as `decode_date` reads it; of what is none MAX_SHOWN
-    texts, the rest together. What is missing is not counted.
-    """
+    """Return how often each date occurs (`decode_date`), and MAX_SHOWN texts that are none."""
     counts: Counter[str] = Counter()
     shown: set[str] = set()
     for value in values:
@@ -160,9 +156,7 @@ def decode_date(text: str) -> int | Numbers | None:
 
 
 def resolve_days(counts: Mapping[str, int], order: Order | None) -> tuple[Counter[int], list[str]]:
-    """Return how often each day occurs, and the dates, as `count_dates` has them, that are none in
-    this order.
-    """
+    """Return how often each day occurs, and the counted dates that are none in this order."""
     days: Counter[int] = Counter()
     unread = []
     for text, n in counts.items():
@@ -176,11 +170,10 @@ def resolve_days(counts: Mapping[str, int], order: Order | None) -> tuple[Counte
 
 
 def decide_order(counts: Mapping[str, int], where: str, given: Order | None = None) -> Order | None:
-    """Return the order of a dump's dates by all of them, as `count_dates` has them; None where they
-    show it themselves.
+    """Return the order of a dump's dates by all of them (`count_dates`); None where they show it.
 
     Raises UserError where they leave it open, or where more than one in a hundred is no date;
-    `given` is the user's word, `where` names the file and the column.
+    `where` names the file and the column.
     """
     total = sum(counts.values())
     found = {numbers: n for text, n in counts.items() if (numbers := decode_date(text))}
@@ -197,15 +190,13 @@ def decide_order(counts: Mapping[str, int], where: str, given: Order | None = No
         raise UserError(
             f"{where}: {lost:,} of {total:,} are no dates, for example "
             f"{', '.join(shown[:MAX_SHOWN])}; {FORMS}: name another column with "
-            "`--dump.columns timestamp=NAME`, or split by something else"
+            "`--columns timestamp=NAME`, or split by something else"
         )
     return order
 
 
 def _decide_order(written: Mapping[Numbers, int], where: str, total: int) -> Order | None:
-    """Return in which order the numbers of dates are; raise UserError where two orders are
-    possible, or both are used, unless these are too few to matter.
-    """
+    """Return the order of the numbers; UserError where two are possible, or both are used."""
     count = sum(written.values())
     if count <= (1 - MIN_SHARE) * total:
         return None
@@ -220,13 +211,11 @@ def _decide_order(written: Mapping[Numbers, int], where: str, total: int) -> Ord
         return possible[0]
     if possible:
         example = "/".join(map(str, min(written)[:3]))
-        raise UserError(
-            f"{where}: none of its {count:,} dates such as {example} shows whether day or month "
-            "comes first; give `--corpus.dates DMY` or `--corpus.dates MDY`"
-        )
+        shown = f"none of its {count:,} dates such as {example} shows whether day or month"
+        raise UserError(f"{where}: {shown} comes first; give DMY or MDY", "dates")
     unlike = [min(one for one in written if one.find_day(order) is None) for order in ORDERS]
     shown = " and ".join("/".join(map(str, one[:3])) for one in unlike)
     raise UserError(
         f"{where}: its dates are written in two ways, {shown}; write them in one, such as "
-        "2015-04-03, or name another column with `--dump.columns timestamp=NAME`"
+        "2015-04-03, or name another column with `--columns timestamp=NAME`"
     )

@@ -120,9 +120,7 @@ class RecordLines:
         return decode_line(part[1], self.tally, self.layout)
 
     def read(self, header: bool) -> Iterator[Item]:
-        """Yield (line where the record begins, record). `header`: the first line names the
-        columns.
-        """
+        """Yield (line where the record begins, record); the `header` names the columns."""
         columns = list(self.dialect.columns)
         named = [n for field, n in self.layout.mapping if field.startswith(LABEL)]
         repeated = [name for name in named if columns.count(name) > 1]
@@ -165,9 +163,7 @@ class RecordLines:
                 yield self.reject(broken)
 
     def is_whole(self, values: list[str]) -> bool:
-        """Return whether the lines of a record are one record: it has as many columns as the
-        others, and each of its quotes begins or ends a field.
-        """
+        """Return whether lines are one record: all columns, quotes around fields only."""
         if len(self.parts) == 1:
             return True
         texts = [decode_line(line, Tally(), self.layout) for _, line in self.parts]
@@ -178,9 +174,8 @@ class RecordLines:
         return len(values) == len(self.dialect.columns)
 
     def read_joined(self, header: bool) -> Iterator[Item]:
-        """Yield records; the lines of one that has a line end within a text without quotes are one
-        reject: a line with fewer columns goes on with the last column of the record before it, if
-        that is the text, or has the columns that another one lacks.
+        """Yield records. Lines with fewer columns that go on with the text of the record before, or
+        have the columns that it lacks, are one reject with it: a line end within an unquoted text.
         """
         columns, delimiter = self.dialect.columns, self.dialect.delimiter.encode()
         ends_with_text = columns[-1:] == (dict(self.layout.mapping).get("text"),)
@@ -234,9 +229,8 @@ def is_header(values: list[str], columns: list[str]) -> bool:
 
 
 def count_descriptions(records: list[list[str]]) -> int:
-    """Return how many of the first records below a header describe its columns: those up to import
-    ids of Qualtrics, names of types, SurveyMonkey's second header, or a sentence in a column that
-    has only numbers below.
+    """Return how many of the first records below a header describe its columns: import ids of
+    Qualtrics, types, SurveyMonkey's second header, or a sentence above numbers.
     """
     found, below = 0, records[MAX_DESCRIPTIONS:]
     for number, values in enumerate(records[:MAX_DESCRIPTIONS], 1):
@@ -255,7 +249,7 @@ def count_descriptions(records: list[list[str]]) -> int:
 
 def find_header(rows: list[list[str]]) -> int:
     """Return the place of the row with the names of columns: the first one, or below a row of
-    groups, or a title, that is half empty, the next one that is full and has no numbers.
+    groups or a title, that is half empty, the next one that is full and has no numbers.
     """
     if not rows or 2 * sum(not value for value in rows[0]) < len(rows[0]) or len(rows[0]) < 3:
         return 0
@@ -277,10 +271,8 @@ def take_header(text: str) -> str:
 
 
 def detect_dialect(head: bytes, layout: Layout, delimiter: str = "") -> Layout:
-    """Choose the delimiter and quoting with which most records have as many fields as the header;
-    quotes within quotes are doubled or follow a backslash, whichever puts fewer of them in a place
-    where none may be. In a tab-separated file without quotes at its beginning, later quotes have no
-    meaning.
+    """Choose the delimiter and quoting with which most records have as many fields as the header,
+    and fewest quotes are misplaced.
     """
     whole = head[: head.rfind(b"\n") + 1] or head
     text = decode_text(whole, Tally(), layout.encoding).lstrip("\ufeff")
@@ -343,8 +335,7 @@ def _try_dialect(dialect: Dialect, layout: Layout, whole: bytes, text: str) -> F
 def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:
     """Return the first end of a record at or after `least`, or -1, in bytes that begin with one.
 
-    A quote opens at the beginning of a field only. Records of one line whose quotes are in order
-    are skipped at once (50 to 100 MB a CPU second), of the others the reader finds the end.
+    Records of one line whose quotes are in order are skipped at once (50 to 100 MB a CPU second).
     """
     dialect: Dialect = layout.found or Dialect()
     if not dialect.has_quotes:
@@ -366,9 +357,7 @@ def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:
 
 @cache
 def compile_clean_records(dialect: Dialect) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Return a pattern of any number of records of one line whose quotes are in order, and one of a
-    record with line ends in quotes.
-    """
+    """Return a pattern of records of one line with quotes in order, and of one with line ends."""
     bar, escape = re.escape(dialect.delimiter.encode()), rb"\\" if dialect.has_escapes else b""
 
     def build(end: bytes) -> bytes:
@@ -416,6 +405,9 @@ class Delimited(Format):
         prefix = above[0] if above else b""
         delimiter = separator[1].decode() if separator else ""
         return detect_dialect(head[len(prefix) :], replace(layout, prefix=prefix), delimiter)
+
+    def find_copy_ending(self, layout: Layout) -> str:
+        return "tsv" if layout.found.delimiter == "\t" else "csv"
 
     def list_columns(self, layout: Layout, records: list[dict[str, Any]]) -> list[str]:
         return [*(layout.found or Dialect()).columns]

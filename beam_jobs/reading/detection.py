@@ -39,16 +39,13 @@ FIRST_RECORDS = 100  # of which one at least must have a text
 NUMBER = re.compile(r"\d+([.,]\d+)?")
 FOREIGN = re.compile(
     rb"<|%|//|/\*|--\s|[\w.$ ]+[=(]\s*[\[{]|\[\s*+\[\s*+[^\s{\[\]]|version https://git-lfs"
-)
-"""What markup, SQL, scripts, lists without names and pointers of Git LFS begin with."""
-ANSWERS = {"error", "errors", "message", "code", "status", "detail", "__type"}
-"""Fields of the JSON that a server answers with in the place of a file."""
+)  # what markup, SQL, scripts, lists without names and pointers of Git LFS begin with
+
+ANSWERS = {"error", "errors", "message", "code", "status", "detail", "__type"}  # of a server's JSON
 
 
 def read_records(stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
-    """Read the records of a stretch of a file, in a format of text. `header`: the stretch is the
-    beginning of the file.
-    """
+    """Read the records of a stretch of a file of text; `header`: it is the file's beginning."""
     if layout.prefix and header:
         left = len(layout.prefix)
         while left and (block := stream.read(left)):
@@ -64,9 +61,7 @@ def read_records(stream: Stream, layout: Layout, tally: Tally, header: bool) -> 
 
 
 def list_nested_names(record: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """Yield the names of fields in objects and lists in a record, as `--columns` takes them;
-    MongoDB's `$oid` is none.
-    """
+    """Yield the names of fields in objects and lists in a record, as `--columns` takes them."""
     for key, given in record.items():
         name, value = f"{prefix}{key}", given
         while isinstance(value, list | tuple) and value:
@@ -89,11 +84,9 @@ def detect_layout(
     overrides: dict[str, str],
     defaults: Layout,
 ) -> Layout:
-    """Detect the layout of a file, of which `first` are the first HEAD_BYTES or all; `defaults`
-    holds what the user has set (encoding, limits).
-    """
+    """Detect the layout of a file by its `first` HEAD_BYTES; `defaults` are the user's."""
     shown = f"{path}/{member}" if member else path
-    for size in list_head_sizes(defaults.max_record_bytes):
+    for size in (HEAD_BYTES, HEAD_BYTES + defaults.max_record_bytes):
         head = read_head(path, first, compression, member, size)
         is_whole = len(head) < size
         layout = replace(defaults, name=name or detect_format(head, shown))
@@ -138,9 +131,7 @@ def map_fields(
     overrides: Mapping[str, str],
     shown: str,
 ) -> Layout:
-    """Return a layout with the columns of the fields of a review, by the first records of a file.
-    Of two columns of one name only labels may have it.
-    """
+    """Return a layout with the columns of a review's fields, by the first records."""
     start = f"{layout.records}{LIST}." if layout.prefix and layout.records else ""
     meant = {
         field: fields.JOIN.join(n.removeprefix(start) for n in name.split(fields.JOIN))
@@ -165,7 +156,7 @@ def map_fields(
     if "text" not in meant and fields.holds_answers(texts[0], records):
         raise UserError(
             f"{shown}: {texts[0]} holds answers that repeat; write a row for each review, or name "
-            f"its text with `--dump.columns text={texts[0]}`"
+            f"its text with `--columns text={texts[0]}`"
         )
     joined = tuple(texts) if len(texts) > 1 else ()
     unused = fields.list_unused_columns(known.difference(joined), mapping)
@@ -177,9 +168,7 @@ def map_fields(
 def choose_columns(
     columns: Iterable[str], records: list[dict[str, Any]], overrides: Mapping[str, str]
 ) -> set[str]:
-    """Return the names of a file's fields; those of objects in its records too, where they are
-    meant, no other holds a text, or the stars are in one.
-    """
+    """Return a file's fields; those of objects too, where they are meant, or the text is in one."""
     columns = set(columns)
     meant = [n for name in overrides.values() for n in fields.split_joined(name, columns)]
     plain = {
@@ -206,15 +195,14 @@ def refuse_without_header(names: list[str], shown: str) -> None:
         for name in names
     ):
         raise UserError(
-            f"{shown}: its first line has no names of columns; write it first, a name for each of "
-            f"its {len(names)} columns, or, if each line is a text, give `--dump.format text`"
+            f"{shown}: its first line has no names of its {len(names)} columns; write them, or, if "
+            "each line is a text, give `text`",
+            "dump.format",
         )
 
 
 def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str) -> None:
-    """Raise UserError if the column holds something, and in none of the records a text, or lists of
-    reviews.
-    """
+    """Raise UserError if the column holds values, but no text, or lists of reviews."""
     if fields.holds_lists(column, records):
         raise UserError(f"{shown}: {column} holds lists of reviews; write a row for each review")
     reviews = [review for record in records for review in expand_record(record, [column])]
@@ -224,36 +212,22 @@ def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str)
         inner = ", ".join(sorted({n for r in records for n in list_nested_names(r)})[:10])
         raise UserError(
             f"{shown}: {column} holds no text but {json.dumps(values[0], default=str)[:60]}; name "
-            f"another column with `--dump.columns text=NAME`"
+            f"another column with `--columns text=NAME`"
             + (f", for example of {inner}" * bool(inner))
         )
 
 
 def refuse_error_answer(records: list[dict[str, Any]], shown: str) -> None:
-    """Raise UserError if the only record of a file is what a server answers with when it has no
-    such file, or does not give it.
-    """
+    """Raise UserError if the only record of a file is a server's error message."""
     names = {name for record in records for name in record}
     is_answer = len(records) == 1 and not ANSWERS.isdisjoint(map(str.lower, names))
     if is_answer and not fields.find_column("stars", names):
-        raise UserError(
-            f"{shown} is the error message of a server: {json.dumps(records[0], default=str)[:100]}"
-        )
-
-
-def list_head_sizes(longest: int) -> Iterator[int]:
-    """Yield how many bytes to look at: more only if the first record does not end in fewer."""
-    size = HEAD_BYTES
-    while size < longest:
-        yield size
-        size *= 8
-    yield longest + HEAD_BYTES
+        answer = json.dumps(records[0], default=str)[:100]
+        raise UserError(f"{shown} is the error message of a server: {answer}")
 
 
 def read_head(path: str, first: bytes, compression: Compression, member: str, size: int) -> bytes:
-    """Return so many uncompressed bytes of a file, of which `first` are the first HEAD_BYTES, or
-    all of them.
-    """
+    """Return so many uncompressed bytes of a file, of which `first` are the first HEAD_BYTES."""
     is_whole = len(first) < HEAD_BYTES
     if not compression and (is_whole or size <= HEAD_BYTES):
         return first[:size]
@@ -268,9 +242,7 @@ def read_head(path: str, first: bytes, compression: Compression, member: str, si
 def read_head_records(
     head: bytes, layout: Layout, is_whole: bool
 ) -> tuple[list[dict[str, Any]], list[Reject]]:
-    """Return the records of the beginning of a file, and if it has none the rejects in their place;
-    `is_whole`: the beginning is all of the file.
-    """
+    """Return the records of the beginning of a file, or the rejects in their place."""
     if not is_whole:
         head = find_format(layout.name).cut_head(head, layout)
     limited = replace(layout, max_record_bytes=max(len(head), 1))
@@ -295,6 +267,7 @@ def detect_format(head: bytes, shown: str) -> str:
             return name
     refuse_unless_text(head, shown)
     raise UserError(
-        f"{shown}: its format is not known, it begins with {start[:SHOWN_BYTES]!r}; convert it to "
-        "CSV, JSON lines or Parquet, or, if each line is a text, give `--dump.format text`"
+        f"{shown} begins with {start[:SHOWN_BYTES]!r}, which is no format that is read; convert it "
+        "to CSV, JSON lines or Parquet, or, if each line is a text, give `text`",
+        "dump.format",
     )

@@ -1,8 +1,7 @@
 """Maps the columns of every format to the fields of a Review.
 
-`names.toml` lists the names of each field; the first that a file has is taken. Everything else
-(votes, images, style, names of reviewers) is not read. `--columns text=NAME,stars=NAME,…` overrides
-the names for any format. README.md beside this file has the tables and says which values are stars.
+`names.toml` lists the names of each field; the first that a file has is taken. `--columns
+text=NAME,stars=NAME,…` overrides them. README.md beside this file has the tables.
 """
 
 import csv
@@ -48,14 +47,12 @@ FLIPKART = {"Rate", "Review", "Summary"}
 """Names that mean something else together: the text is in Summary, its title in Review."""
 AMAZON_COLUMNS = {
     *(("reviewText", "overall"), ("review_body", "star_rating"), ("review/text", "review/score"))
-}
-"""Columns of text and stars of Amazon's releases, whose scale is known."""
+}  # columns of text and stars of Amazon's releases, whose scale is known
 NO_FIELDS = {"_score"}  # of search engines: how well a document answers a query
 HINT = (
-    "name the one with 1 to 5 stars: `--dump.columns stars=NAME`, or one with classes of your own: "
-    "`--dump.labels NAME`"
-)
-"""Of messages about a file without stars."""
+    "name the one with 1 to 5 stars: `--columns stars=NAME`, or one with classes of your own: "
+    "`--label NAME`"
+)  # of messages about a file without stars
 MAX_LISTED_COLUMNS = 50  # a file may have any number
 MIN_CLOSE = 0.75  # of a column's name to that of a field, to ask whether it is meant
 MAX_SHOWN, SHOWN_CHARACTERS = 20, 60  # in a message
@@ -71,8 +68,7 @@ FEW_WORDS, MAX_BODY_CHARACTERS = 3, 40
 LIST_CELL = re.compile(r"\s*\[\s*[\[({]")
 """How a cell with a list of reviews begins, as Python or JSON writes one."""
 MIN_ANSWERS, MIN_REPEATED = 30, 2 / 3
-"""Values of a column, and the share of them that are short and occur again, where it holds answers
-of a survey."""
+"""Values of a column of survey answers, and the share that is short and occurs again."""
 
 
 class Review(NamedTuple):
@@ -86,8 +82,8 @@ class Review(NamedTuple):
 
 
 def choose_text(text: Any, title: Any) -> tuple[Any, Any]:
-    """Return the text and title of a review as they are read: a body of fewer than FEW_WORDS is one
-    text with a title that is longer. A body that stands for no value (n/a, #NAME?) is none.
+    """Return the text and title as they are read: a body of fewer than FEW_WORDS is one text with a
+    longer title; one that stands for no value (n/a, #NAME?) is none.
     """
     if not isinstance(text, str) or len(text) > MAX_BODY_CHARACTERS:
         return text, title
@@ -100,16 +96,14 @@ def choose_text(text: Any, title: Any) -> tuple[Any, Any]:
 
 
 def split_joined(name: str, columns: Collection[str]) -> list[str]:
-    """Return the columns whose texts a name joins: pros and cons of `pros+cons`, unless there is a
-    column of that name.
-    """
+    """Return the columns that a name joins: pros and cons of `pros+cons`."""
     parts = name.split(JOIN)
     return parts if name not in columns and all(parts) else [name]
 
 
 def find_texts(columns: Iterable[str], records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Return the columns that hold texts, by their records, and how many words a record has there
-    on average; the most first. No column where most values occur several times is among them.
+    """Return the columns that hold texts, by their records, with words a record, the most first;
+    none where most values occur several times.
     """
     found: dict[str, float] = {}
     for name in columns:
@@ -128,9 +122,7 @@ def holds_lists(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def holds_answers(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether most values of a column are short and occur again, and others are texts: a row
-    is one answer of a survey.
-    """
+    """Return whether most values are short and occur again, beside texts: answers of a survey."""
     counts = Counter(v for record in records if isinstance(v := record.get(name), str) and v)
     texts = sum(len(value.split()) >= MIN_TEXT_WORDS for value in counts)
     repeated = sum(n for v, n in counts.items() if n > 1 and len(v.split()) < MIN_TEXT_WORDS)
@@ -139,9 +131,7 @@ def holds_answers(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def propose_text(columns: Iterable[str], records: Sequence[Mapping[str, Any]]) -> str:
-    """Return what `--columns text=` may name: two columns that are one text, such as pros+cons, or
-    else the one with most words in a record; "" where none has texts.
-    """
+    """Return what `--columns text=` may name: a pair such as pros+cons, or most words."""
     columns = list(columns)
     by_word = {strip_column_name(name): name for name in reversed(columns)}
     for pair in TABLES["pairs"]:
@@ -157,11 +147,8 @@ def map_columns(
     file: str,
     records: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, str]:
-    """Return which column of a file gives which field; the text must be among them. By `records`,
-    the first of the file, a message proposes one.
-
-    A file may lack the columns of labels. A column of labels gives neither text nor title unless it
-    is named for it.
+    """Return which column of a file gives which field; the text must be among them. A file may lack
+    the columns of labels, which give neither text nor title unless named for it.
     """
     order, columns = list(columns), set(columns)
     texts = split_joined(overrides.get("text", ""), columns)
@@ -211,9 +198,9 @@ def _explain_missing_text(columns: list[str], records: Sequence[Mapping[str, Any
     if likely == "NAME" and (mixed := [n for n in columns if holds_answers(n, flat)]):
         return (
             f"{mixed[0]} holds answers that repeat beside others; write a row for each review, or "
-            "name the column of its text with `--dump.columns text=NAME`"
+            "name the column of its text with `--columns text=NAME`"
         )
-    entry = name_setting("dump.columns", format_entry("text", likely))
+    entry = name_setting("--columns", format_entry("text", likely))
     return (
         f"no column is known to hold the text of a review (there are {shorten_list(columns)}); "
         f"name it with {entry}, or leave the file out"
@@ -223,9 +210,7 @@ def _explain_missing_text(columns: list[str], records: Sequence[Mapping[str, Any
 def _choose_filled(
     field: str, columns: set[str], name: str, prefix: str, records: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Return, of the columns whose names are known for a field, the one that most records have, and
-    of equal ones the first.
-    """
+    """Return the first of the columns known for a field that most records have."""
     best, most = name, -1
     while name:
         count = sum(unwrap(record.get(f"{prefix}{name}")) not in (None, "") for record in records)
@@ -239,9 +224,7 @@ def _choose_filled(
 def _choose_language(
     name: str, columns: Collection[str], records: Sequence[Mapping[str, Any]]
 ) -> str:
-    """Return, of a text in several languages (`review.de`, `review.en`), the field that most
-    records have; English where several are as frequent.
-    """
+    """Return, of a text in several languages (`review.de`, `review.en`), what most records have."""
     path, dot, language = name.rpartition(".")
     if not dot or len(language) != LANGUAGE_CODE or LIST in name:
         return name
@@ -270,7 +253,7 @@ def shorten_list(columns: Iterable[str]) -> str:
 
 def find_column(field: str, columns: set[str]) -> str:
     """Return the column of a field by its exact names, or else by its words; "" without one. What
-    is in a list, which may be one of others than reviews, is only read by its full name.
+    is in a list is only read by its full name.
     """
     columns = {name for name in columns if LIST not in name} - NO_FIELDS
     if WORDS[field]:  # review_rating is nearer than rating, which may be the product's
@@ -287,9 +270,8 @@ def find_column(field: str, columns: set[str]) -> str:
 
 @lru_cache(4096)  # each file of a dump has the same ones
 def strip_column_name(name: str) -> str:
-    """Return the name in lower case without separators and what says that it is of a review: the
-    prefix `review` or `reviews`, in German `Bewertungs` (Bewertungstitel), or the end of "Texte de
-    l'avis", as in other Romance languages.
+    """Return the name in lower case without separators and what says that it is of a review, in
+    several languages.
     """
     name = name.rpartition(":")[2]  # behind a namespace of XML
     words = re.findall(r"[^\W_]+", re.sub("([a-z])([A-Z])", r"\1_\2", name).lower())
@@ -321,9 +303,7 @@ def describe_unused_columns(unused: Mapping[str, str]) -> list[str]:
 
 
 def parse_column_overrides(text: str | None) -> dict[str, str]:
-    """Turn `text=body,stars=score` into {"text": "body", "stars": "score"}. A name with a comma is
-    in quotes, as in a CSV: `"text=good, bad",stars=score`.
-    """
+    """Turn `text=body,stars=score` into {"text": "body", "stars": "score"}; quoted as in a CSV."""
     if not text:
         return {}
     try:
@@ -346,10 +326,8 @@ def make_review_reader(
     labels: Sequence[str] = (),
     reads_titles: bool = True,
 ) -> Callable[[dict[str, Any]], Review]:
-    """Return a function from a record to a Review, whose labels are those of the columns `labels`.
-    Without `reads_titles` no title is part of a text.
-
-    An identifier that is a list, an object or a giant integer is left out, and counted in `notes`.
+    """Return a function from a record to a Review, with the labels of the columns `labels`, without
+    titles unless `reads_titles`. What cannot be an identifier is counted in `notes`.
     """
     own = [make_label_reader(one, mapping.get(f"{LABEL}{one}", ABSENT)) for one in labels]
     is_of_five = (mapping.get("text"), mapping.get("stars")) in AMAZON_COLUMNS
@@ -389,7 +367,7 @@ def is_identifier(value: Any) -> bool:
 
 def unwrap(value: Any) -> Any:
     """Return what an object with one key stands for: {"$oid": …} and {"$numberInt": "5"} of
-    mongoexport, {"S": "text"} of DynamoDB, {"label": …} and {"#text": …} of XML, attributes apart.
+    mongoexport, {"S": "text"} of DynamoDB, {"label": …} and {"#text": …} of XML.
     """
     while type(value) is dict and value:
         keys = [key for key in value if key != "attributes" and not key.startswith("@")]
@@ -406,8 +384,7 @@ def is_first_level(label: str, columns: Collection[str]) -> bool:
 
 def make_label_reader(label: str, column: Any) -> Callable[[Mapping[str, Any]], str | None]:
     """Return a function from a record to its class of a label as typed (`parse_label`), several
-    ones joined (`join_values`). A column such as `annotations[].choices[]` has all that it leads
-    to.
+    ones joined (`join_values`): `annotations[].choices[]` has all that it leads to.
     """
     is_first = is_first_level(label, [column])
 
@@ -424,17 +401,13 @@ def make_label_reader(label: str, column: Any) -> Callable[[Mapping[str, Any]], 
 
 
 def is_collected(field: str, column: str, text: str) -> bool:
-    """Return whether a column is a label in lists that the text is not in: all it leads to belongs
-    to the one review.
-    """
+    """Return whether a column is a label in lists without the text: all of it is of one review."""
     is_listed = field.startswith(LABEL) and LIST in column
     return is_listed and not name_list(text).startswith(name_list(column))
 
 
 def check_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> None:
-    """Raise UserError where no file of a dump has the column of a label; `layouts` are the files'
-    by name.
-    """
+    """Raise UserError where no file of a dump, whose layouts are by name, has a label's column."""
     for column in labels:
         if not any(f"{LABEL}{column}" in dict(layout.mapping) for layout in layouts.values()):
             file, layout = next(iter(layouts.items()))

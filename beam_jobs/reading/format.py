@@ -22,9 +22,9 @@ NOT_UTF8 = re.compile("[\udc80-\udcff]+")
 PARTS_OF_UTF8 = re.compile("[\udce0-\udcf4][\udc80-\udcbf]{1,2}")
 """Characters that were cut off, and halves of characters beyond 16 bits."""
 FOREIGN_BYTES = 8
-"""Letters of other scripts stand side by side, those that cp1252 adds to ASCII mostly alone: so
-many bytes that are not UTF-8, half of them in runs of three, are in another encoding, and so are
-those of which a twentieth stand for nothing in cp1252."""
+"""Letters of other scripts stand side by side, those of cp1252 mostly alone: so many bytes that are
+not UTF-8, half in runs of three, or a twentieth undefined in cp1252, are in another encoding.
+"""
 UNDEFINED = "\udc81\udc8d\udc8f\udc90\udc9d"
 Stars = Literal["unsure", "polarity", "none"]
 
@@ -34,22 +34,17 @@ class Format:
 
     name: ClassVar[str]  # what `--format` takes
     endings: ClassVar[tuple[str, ...]] = ()
-    """Of names of its files, without the dot, by which the watcher finds them. What a file holds is
-    decided by its content alone."""
+    """Of names of its files, without the dot, for the watcher; the content alone decides."""
     has_only_strings: ClassVar[bool] = False
     """An id such as `17` is then a number, which in JSON and Parquet has a type."""
     may_end_lines_with_cr: ClassVar[bool] = False
 
     def recognize(self, start: bytes) -> bool:
-        """Return whether a file is in this format by its beginning, without a BOM and white space.
-        The first format that says yes is taken; those of other packages are asked before ours.
-        """
+        """Return whether a file is in this format by its beginning, without white space."""
         return False
 
     def refuse(self, head: bytes, layout: Layout, shown: str, is_packed: bool) -> None:
-        """Raise UserError for a file that cannot be read in this format, by its first uncompressed
-        bytes: the error says what to do.
-        """
+        """Raise UserError for a file that cannot be read, by its first uncompressed bytes."""
         refuse_unless_text(head, shown)
         if not self.may_end_lines_with_cr and b"\n" not in head and b"\r" in head.strip():
             raise UserError(f"{shown}: its lines end with CR alone; convert them to LF")
@@ -59,15 +54,11 @@ class Format:
     def inspect(
         self, head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str
     ) -> Layout:
-        """Return the layout completed by the beginning of a file, with what the format finds there
-        (`layout.found`); `overrides` are the columns that the user has named.
-        """
+        """Return the layout with what the format finds at the beginning of a file (`found`)."""
         return layout
 
     def cut_head(self, head: bytes, layout: Layout) -> bytes:
-        """Return the beginning of a file without the half of a record at its end that would be read
-        as others.
-        """
+        """Return the beginning of a file without the half of a record at its end."""
         return head
 
     def list_columns(self, layout: Layout, records: list[dict[str, Any]]) -> list[str]:
@@ -82,16 +73,16 @@ class Format:
         """Return a layout with which labels stay as they are: scores need none."""
         return layout
 
+    def find_copy_ending(self, layout: Layout) -> str:
+        """Return the ending of a copy of a file with more columns; "" where it takes none."""
+        return ""
+
     def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
-        """Yield (line, record), or a reject, for all that a stretch of a file holds; `header`: the
-        stretch is its beginning.
-        """
+        """Yield (line, record), or a reject, for a stretch of a file; `header`: its beginning."""
         raise NotImplementedError
 
     def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
-        """Return the first place at or after `least` in bytes that begin with a record where a file
-        may be cut, or -1; here: the end of a line.
-        """
+        """Return the first place from `least` on where a file may be cut, or -1."""
         return find_line_end(stretch, least)
 
     def is_stateless(self, layout: Layout) -> bool:
@@ -146,7 +137,7 @@ def refuse_other_encodings(head: bytes, shown: str) -> None:
     undefined = sum(run.count(byte) for run in runs for byte in UNDEFINED)
     if count >= FOREIGN_BYTES and (2 * long > count or 20 * undefined > count):
         raise UserError(
-            f"{shown} is neither in UTF-8 nor in cp1252; name its encoding, for example with "
-            "`--dump.encoding cp1251` (Russian), gb18030 (Chinese), shift_jis (Japanese) or "
-            "mac_roman"
+            f"{shown} is neither in UTF-8 nor in cp1252; it may be in cp1251 (Russian), gb18030 "
+            "(Chinese), shift_jis (Japanese) or mac_roman",
+            "encoding",
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.format import Format
 from amazon_electra.beam_jobs.reading.layout import Layout
@@ -78,9 +78,7 @@ def _read_records(
 
 
 def parse_json(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:
-    """Return a dict, another JSON value, a tuple of several dicts, or a reject. A comma after the
-    last field or item is left out.
-    """
+    """Return a dict, another value, a tuple of dicts, or a reject; a last comma is left out."""
     core = raw.strip(AROUND if raw.lstrip(AROUND)[:1] == b"{" else BLANK)
     text = decode_text(core, tally, encoding)
     try:
@@ -96,10 +94,7 @@ def parse_json(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:
 
 
 def decode_values(text: str) -> tuple[Any, ...]:
-    """Return the values in a text, separated by spaces or commas; more than one are all dicts.
-
-    Raises ValueError for other texts.
-    """
+    """Return the values in a text, which are one or all dicts; ValueError for other texts."""
     values, at = [], 0
     while at < len(text):
         value, at = json.JSONDecoder(strict=False).raw_decode(text, at)
@@ -120,9 +115,7 @@ def parse_python_literal(raw: bytes, line: int, tally: Tally, encoding: str) -> 
 
 
 def join_surrogates(record: Any) -> Any:
-    """Return a record in which the halves of characters beyond 16 bits, as Python 2 writes them,
-    are joined.
-    """
+    """Return a record with joined halves of characters beyond 16 bits, as Python 2 writes them."""
     if type(record) is dict:
         for name, value in record.items():
             if type(value) is str and SURROGATE.search(value):
@@ -157,10 +150,8 @@ def read_json_objects(stream: Stream, layout: Layout, tally: Tally) -> Iterator[
 
 
 def _find_spans(buffer: bytes, longest: int, at_end: bool) -> Iterator[tuple[int, int, str]]:
-    """Yield the spans of objects, and the reason to reject what lies before each.
-
-    An object without end gives the objects in it, at the end of the bytes or above `longest` bytes.
-    An empty span ends what is done of the buffer.
+    """Yield the spans of objects, and the reason to reject what lies before each. An object without
+    end gives the objects in it. An empty span ends what is done of the buffer.
     """
     done = 0
     for start, stop in find_whole_objects(buffer):
@@ -227,9 +218,8 @@ def find_next_object(buffer: bytes, least: int) -> int:
 
 
 def _find_nested_objects(buffer: bytes, start: int) -> tuple[list[tuple[int, int]], int]:
-    """Find the outermost whole objects within an object that never ends, in one pass.
-
-    Returns them, and where the bytes go on that may still become objects.
+    """Find the outermost whole objects within an object that never ends, in one pass; return them,
+    and where the bytes go on that may still become objects.
     """
     nested: list[tuple[int, int]] = []
     opened: list[int] = []
@@ -253,9 +243,7 @@ def _find_nested_objects(buffer: bytes, start: int) -> tuple[list[tuple[int, int
 
 
 def detect_json_format(start: bytes) -> str:
-    """Return the format of JSON: an object per line, whatever stands around it, or objects in any
-    layout.
-    """
+    """Return the format of JSON: an object per line, or objects in any layout."""
     lines = [line.strip(AROUND) for line in start.split(b"\n")[:50]]
     whole = [line for line in lines if line.startswith(b"{") and line.endswith(b"}")]
     if not whole:
@@ -286,9 +274,8 @@ FIRST_RECORDS = 10
 
 
 def unwrap_records(head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str) -> Layout:
-    """Return a layout that begins at the list of reviews, if the file is one object around a list:
-    {"reviews": [{…}, …]}. Raises UserError if it has several lists of objects, or not the one that
-    `layout.records` names.
+    """Return a layout that begins at the list of reviews of {"reviews": [{…}, …]}; UserError if it
+    has several lists of objects, or not the one that `layout.records` names.
     """
     lists, keys, stop = find_lists(head, len(head) - len(head.lstrip(BLANK + b"\xef\xbb\xbf")))
     wanted = layout.records
@@ -315,10 +302,8 @@ def unwrap_records(head: bytes, layout: Layout, overrides: Mapping[str, str], sh
         texts = [one for one, place in lists.items() if _has_text(head, place)]
         lists = {one: lists[one] for one in texts} if len(texts) == 1 else lists
         if len(lists) > 1:
-            raise UserError(
-                f"{shown}: the reviews may be in {fields.shorten_list(lists)}; name the list with "
-                f"{name_setting('dump.records', next(iter(lists)))}"
-            )
+            places = fields.shorten_list(lists)
+            raise UserError(f"{shown}: the reviews may be in {places}; name the list", "records")
         [wanted] = lists
     return replace(layout, name=JsonObjects.name, prefix=head[: lists[wanted]], records=wanted)
 
@@ -336,10 +321,8 @@ def _has_text(head: bytes, start: int) -> bool:
 
 
 def find_lists(head: bytes, start: int) -> tuple[dict[str, int], set[str], int]:
-    """Find the lists of objects that are in no other list, in the object at `start`.
-
-    Returns the place behind each one's bracket by its path of keys ("data.reviews"), the keys of
-    the object, and its end (that of the head if it is cut off).
+    """Return, of the object at `start`, the place behind the bracket of each list of objects that
+    is in no other, by its path of keys ("data.reviews"), the object's keys, and its end.
     """
     lists: dict[str, int] = {}
     keys: set[str] = set()
@@ -385,6 +368,9 @@ class JsonLines(Json):
 
     name, endings = "json_lines", ("json", "jsonl", "ndjson")
 
+    def find_copy_ending(self, layout: Layout) -> str:
+        return "jsonl"
+
     def inspect(
         self, head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str
     ) -> Layout:
@@ -397,9 +383,7 @@ class JsonLines(Json):
 
 
 class PythonLines(Json):
-    """Literals such as `{'reviewerID': …}`, as the oldest McAuley files have them. Nothing but
-    literals is evaluated.
-    """
+    """Literals such as `{'reviewerID': …}`, as the oldest McAuley files have them."""
 
     name = "python_lines"
 

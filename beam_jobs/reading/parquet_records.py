@@ -63,6 +63,9 @@ class Parquet(RowFormat):
         if not groups:
             yield Piece(0, 0, 0)
 
+    def find_copy_ending(self, layout: Layout) -> str:
+        return "parquet"
+
     def count_rows(self, file: BinaryIO, layout: Layout) -> int:
         return int(pq.read_metadata(file).num_rows)
 
@@ -75,9 +78,7 @@ class Parquet(RowFormat):
         stop: int | None = None,
         name: str = "a Parquet file",
     ) -> Iterator[Item]:
-        """Of nested columns only those with a field that is wanted are read; a field that is nested
-        itself is an empty list, which its reader counts as what it is.
-        """
+        """Reads of nested columns only those with a field that is wanted."""
         longest = layout.max_record_bytes
         source = open_parquet(file, name, Limits(longest, layout.max_expansion))
         schema, metadata = source.schema_arrow, source.metadata
@@ -172,9 +173,7 @@ def _list_names(schema: pa.Schema, column: str) -> list[str]:
 
 
 def _decode_columns(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Turn dictionaries and bytes into strings, and times, whose years may exceed Python's, into
-    numbers: days into seconds.
-    """
+    """Turn dictionaries and bytes into strings, and times into numbers: days into seconds."""
     for i, column in enumerate(batch.columns):
         if pa.types.is_dictionary(column.type):
             column = column.dictionary_decode()

@@ -51,8 +51,7 @@ def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]
         if 2 <= len(counts) <= min(MAX_GUESSED, counts.total() // MIN_LABELLED):
             label = name
             break
-    label = name_setting("dump.labels", label)
-    hint = fields.HINT.replace("`--dump.labels NAME`", label)
+    hint = fields.HINT.replace("`--label NAME`", name_setting("--label", label))
     raise UserError(
         f"{first.file.name}: no stars, so there are no examples; its columns are "
         f"{', '.join(first.columns)}; {hint}"

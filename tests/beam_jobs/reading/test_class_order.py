@@ -17,15 +17,9 @@ ORDERED = (
     ["Detractor", "Passive", "Promoter"],
 )
 UNORDERED = (
-    ["1", "2", "3"],
-    ["05", "10", "9"],
-    ["1. Billing", "2. Delivery", "3. Returns"],
-    ["price", "taste", "delivery"],
-    ["good", "bad", "broken"],
-    ["good", "bad"],
-    ["ok", "average", "good"],
-    ["🙂", "😊", "😡"],
-    [],
+    *(["1", "2", "3"], ["05", "10", "9"], ["1. Billing", "2. Delivery", "3. Returns"]),
+    *(["price", "taste", "delivery"], ["good", "bad", "broken"], ["good", "bad"]),
+    *(["ok", "average", "good"], ["🙂", "😊", "😡"], []),
 )
 
 

@@ -55,17 +55,10 @@ def test_columns_are_recognized_by_rule_and_the_unused_ones_listed(tmp_path):
 @pytest.mark.parametrize(
     ("name", "field"),
     [
-        ("Review Star", "stars"),
-        ("reviewStars", "stars"),
-        ("review-rating", "stars"),
-        ("reviews.score", "stars"),
-        ("Overall", "stars"),
-        ("Review_Subject", "title"),
-        ("HEADLINE", "title"),
-        ("Review Text", "text"),
-        ("helpful_votes", ""),
-        ("product_rating_count", ""),
-        ("label", ""),
+        *(("Review Star", "stars"), ("reviewStars", "stars"), ("review-rating", "stars")),
+        *(("reviews.score", "stars"), ("Overall", "stars"), ("Review_Subject", "title")),
+        *(("HEADLINE", "title"), ("Review Text", "text"), ("helpful_votes", "")),
+        *(("product_rating_count", ""), ("label", "")),
     ],
 )
 def test_a_column_is_known_without_separators_and_prefix(name, field):
@@ -97,10 +90,11 @@ NAMES = (  # of a table, then those of its text, its stars and its title
         "Texto da avaliação|Nota do cliente|Título da avaliação",
     ),
     ("Évaluation,Contenu", "Contenu|Évaluation"),
-    ("Beoordeling,Recensie", "Recensie|Beoordeling"),
-    ("Оценка,Отзыв", "Отзыв|Оценка"),
-    ("用户,评分,评论内容", "评论内容|评分"),
-    ("評価,タイトル,レビュー本文", "レビュー本文|評価|タイトル"),
+    *(("Beoordeling,Recensie", "Recensie|Beoordeling"), ("Оценка,Отзыв", "Отзыв|Оценка")),
+    *(
+        ("用户,评分,评论内容", "评论内容|评分"),
+        ("評価,タイトル,レビュー本文", "レビュー本文|評価|タイトル"),
+    ),
     (
         "title,rating,review_title,review_text,review_rating",
         "review_text|review_rating|review_title",

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
-from amazon_electra.beam_jobs.config import CorpusOptions
+from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.corpus import prepare
 from amazon_electra.beam_jobs.reading import delimited, detection, fields, work_units
@@ -137,13 +137,8 @@ LINE = st.one_of(
     st.text("{}[]\",:\\'\n\r\t abc/1__label__", max_size=60).map(str.encode),
     st.sampled_from(
         [
-            b"review/text: words",
-            b"",
-            b"text,stars",
-            b'"open',
-            b"__label__1 T: x",
-            b"\xff\xfe",
-            b"a\tb\tc",
+            *(b"review/text: words", b"", b"text,stars", b'"open', b"__label__1 T: x"),
+            *(b"\xff\xfe", b"a\tb\tc"),
         ]
     ),
 )
@@ -180,10 +175,9 @@ def test_no_count_is_lost_on_any_bytes(tmp_path_factory, content):
     identity = storage.describe_identity(path)
     file = work_units.DumpFile(0, path, "", "d", identity, "", Layout("json_lines", LAYOUT))
     unit = work_units.Unit(file, 0, file.path, "", 0, None, len(content))
-    options = CorpusOptions(input=(path,), output="", withhold_own=False)
-    counts = prepare.prepare_unit(
-        unit, prepare.Preparation(str(folder / "out"), options, (0.8, 0.9, 0.95, 1.0), 1.0)
-    )
+    config, bounds = CorpusConfig(withhold_own=False), (0.8, 0.9, 0.95, 1.0)
+    preparation = prepare.Preparation(str(folder / "out"), config, bounds, 1.0, withholds=False)
+    counts = prepare.prepare_unit(unit, preparation)
     records = [line for line in content.split(b"\n") if line.strip(b" \t\r\n,[]\xef\xbb\xbf")]
     assert counts.read == len(records) == counts.prepared + sum(counts.dropped.values())
 

@@ -1,13 +1,17 @@
 """The scale of a column of stars is found from all its values, or asked for."""
 
+import re
+import shlex
 from decimal import Decimal
 
 import numpy as np
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.corpus_job import make_corpus
 from amazon_electra.beam_jobs.labels import stars
 from tests.beam_jobs.dumps import refuses, review, rows_of, run_job, write_lines
+from tests.words import read_arguments
 
 RULES = [
     ("1-5", [1, 2, 3, 4, 5], [1, 2, 3, 4, 5]),
@@ -44,25 +48,23 @@ def test_a_scale_is_found_and_mapped_to_the_nearest_star(name, values, expected)
 @pytest.mark.parametrize(
     ("values", "choices"),
     [
-        (range(6), ["0-5", "1-5"]),
-        (range(4), ["0-3", "1-5"]),
-        ([2, 3, 7, 10], ["0-10", "1-10"]),
-        ([1, 2] * 60, ["1-2", "1-5"]),
-        ([1, 7], ["1-7", "7-1", "1-10"]),
-        (range(1, 7), ["1-6", "6-1", "1-5"]),
-        (range(1, 8), ["1-7", "7-1"]),
-        (range(8), ["0-7", "7-0"]),
+        *((range(6), ["0-5", "1-5"]), (range(4), ["0-3", "1-5"])),
+        *(([2, 3, 7, 10], ["0-10", "1-10"]), ([1, 2] * 60, ["1-2", "1-5"])),
+        *(([1, 7], ["1-7", "7-1", "1-10"]), (range(1, 7), ["1-6", "6-1", "1-5"])),
+        *((range(1, 8), ["1-7", "7-1"]), (range(8), ["0-7", "7-0"])),
         (["1 - Excellent", "2 - Good", "5 - Bad"], ["5-1"]),
-        (["1: sehr gut", "6: ungenügend"], ["6-1"]),
-        ([-2, -1, 0, 1, 2], ["-2-2"]),
+        *((["1: sehr gut", "6: ungenügend"], ["6-1"]), ([-2, -1, 0, 1, 2], ["-2-2"])),
     ],
 )
 def test_what_the_values_leave_open_is_asked_for(values, choices):
     with pytest.raises(UserError) as told:
         decide(values)
-    for choice in choices:
-        assert f"`--dump.stars_scale {choice}`" in str(told.value)
-        assert decide(values, choice).name == choice
+    shown = re.findall("`(.*?)`", str(told.value))
+    words = [shlex.split(one) for one in shown if "stars-scale" in one]
+    paths = ["--input", "dump.csv", "--output", "corpus"]
+    typed = [read_arguments(make_corpus, [*one, *paths])["config"].stars_scale for one in words]
+    assert {*choices} <= {*typed}
+    assert all(decide(values, choice).name == choice for choice in typed)
     assert "\n" not in str(told.value)
 
 
@@ -88,48 +90,23 @@ def test_a_few_unrated_reviews_leave_five_stars_certain():
 @pytest.mark.parametrize(
     ("value", "rating"),
     [
-        ("4/5", (4, 5)),
-        ("8 / 10", (8, 10)),
-        ("5.0 out of 5 stars", (5, 5)),
-        ("80%", (80, 100)),
-        ("4,5", (4.5, 0)),
-        ("★★★★☆", (4, 5)),
-        ("⭐⭐⭐", (3, 5)),
-        ("5 Sterne", (5, 0)),
-        ("Rated 4 out of 5", (4, 5)),
-        ("Rating: 4", (4, 0)),
-        ("4-star", (4, 0)),
-        ("4 stars out of 5", (4, 5)),
-        ("4★", (4, 0)),
-        ("FOUR", (4, 0)),
-        ("5 - Excellent", (5, 0)),
-        ("2 – Bad", (2, 0)),
-        ("3: so so", (3, 0)),
-        ("1 - Very good", (1, stars.REVERSED)),
-        ("1 - Very bad", (1, 0)),
-        ("🙂", (4, 5)),
-        ("😡", (1, 5)),
-        ("❤️", (5, 5)),
-        ("👍🏽", (stars.YES, 0)),
-        ("👎", (stars.NO, 0)),
-        ("B", None),
-        ("good", None),
-        ("3 - 4", None),
-        ("2 - 1/2", None),
-        ("Four stars", (4, 0)),
-        ("4,0 van 5 sterren", (4, 5)),
-        ("5つ星のうち4.0", (4, 5)),
-        ("4.0 颗星，最多 5 颗星", (4, 5)),
-        ("-1", (-1, 0)),
-        ("5-", None),
-        ("one star too many", None),
-        (Decimal("3.0"), (3, 0)),
-        ("", None),
-        ("5 apples", None),
-        ("2023-01-05", None),
-        (Decimal("NaN"), None),
-        (float("inf"), None),
-        (10**400, None),
+        *(("4/5", (4, 5)), ("8 / 10", (8, 10)), ("5.0 out of 5 stars", (5, 5))),
+        *(("80%", (80, 100)), ("4,5", (4.5, 0)), ("★★★★☆", (4, 5)), ("⭐⭐⭐", (3, 5))),
+        *(("5 Sterne", (5, 0)), ("Rated 4 out of 5", (4, 5)), ("Rating: 4", (4, 0))),
+        *(("4-star", (4, 0)), ("4 stars out of 5", (4, 5)), ("4★", (4, 0)), ("FOUR", (4, 0))),
+        *(("5 - Excellent", (5, 0)), ("2 – Bad", (2, 0)), ("3: so so", (3, 0))),
+        *(("1 - Very good", (1, stars.REVERSED)), ("1 - Very bad", (1, 0)), ("🙂", (4, 5))),
+        *(("😡", (1, 5)), ("❤️", (5, 5)), ("👍🏽", (stars.YES, 0)), ("👎", (stars.NO, 0))),
+        *(("B", None), ("good", None), ("3 - 4", None), ("2 - 1/2", None)),
+        *(("Four stars", (4, 0)), ("4,0 van 5 sterren", (4, 5)), ("5つ星のうち4.0", (4, 5))),
+        *(
+            ("4.0 颗星，最多 5 颗星", (4, 5)),
+            ("-1", (-1, 0)),
+            ("5-", None),
+            ("one star too many", None),
+        ),
+        *((Decimal("3.0"), (3, 0)), ("", None), ("5 apples", None), ("2023-01-05", None)),
+        *((Decimal("NaN"), None), (float("inf"), None), (10**400, None)),
     ],
 )
 def test_what_a_value_says(value, rating):
@@ -188,7 +165,7 @@ def test_a_run_says_what_becomes_of_answers_from_zero_to_ten(tmp_path):
     dump = write_lines(tmp_path / "d.json", [review(i, overall=i % 11) for i in range(300)])
     [line] = run_job(tmp_path / "a", "--input", dump)["warnings"]
     assert "0–3 negative, 4–6 neither, 7–10 positive" in line
-    assert "`--dump.stars_scale nps`" in line
+    assert "`--stars-scale nps`" in line
     result = run_job(tmp_path / "b", "--input", dump, "--stars-scale", "nps")
     assert result["stars_scale"] == "nps"
     assert "warnings" not in result

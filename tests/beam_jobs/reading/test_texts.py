@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from amazon_electra.beam_jobs.config import ScoringOptions
+from amazon_electra.beam_jobs.config import ReadingConfig
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.fields import choose_text
@@ -110,7 +110,7 @@ def test_the_column_with_the_longest_texts_is_proposed(tmp_path):
     dump.write_text('Q1,Q2,"Q3, in words"\n' + "".join(lines))
     with pytest.raises(UserError) as told:
         look_at(dump)
-    words = shlex.split(str(told.value).partition("dump.columns ")[2].replace(", or", " or"))
+    words = shlex.split(str(told.value).partition("--columns ")[2].replace(", or", " or"))
     assert words[0] == '"text=Q3, in words"'
     assert dict(look_at(dump, columns=words[0]).layout.mapping)["text"] == "Q3, in words"
 
@@ -125,9 +125,7 @@ def test_comment_comes_before_content_and_a_label_is_no_title(tmp_path):
     table = {"content": ["A kettle"], "comment": ["It boils."], "subject": ["delivery"]}
     dump = write_table(tmp_path / "own.csv", table)
     assert dict(look_at(dump).layout.mapping) == {"text": "comment", "title": "subject"}
-    [row] = work_units.list_dump_files(
-        ScoringOptions(input=(str(dump),), output="", model=("m",)), ["subject"]
-    )
+    [row] = work_units.list_dump_files(ReadingConfig(), [str(dump)], ["subject"])
     assert dict(row.layout.mapping) == {"text": "comment", "label.subject": "subject"}
 
 

@@ -64,7 +64,7 @@ REFUSED = {
     "xz": (lzma.compress(GOOD), ""),
     "tar": (tar(GOOD), ""),
     "gz in gz": (gzip.compress(gzip.compress(GOOD)), ""),
-    "zip with prose": (zipped(good=GOOD, notes=b"Hello there"), "/notes: "),
+    "zip with prose": (zipped(good=GOOD, notes=b"Hello there"), "/notes"),
     "zip with a bad header": (
         b"PK\3\4".join(zipped(a=GOOD, b=GOOD).split(b"PK\3\4")[:2])
         + b"XXXX"
@@ -93,7 +93,7 @@ REFUSED = {
         "columns",
     ),
     "no header": (b"4.0,Good kettle,It boils\n2.0,Bad kettle,It leaks\n", "columns"),
-    "texts": (b"It works, and well: I would buy it again.\n" * 3, "dump.format text"),
+    "texts": (b"It works, and well: I would buy it again.\n" * 3, "format"),
     "delimiters in texts": (b"rating,text\n5,good, really\n4,fine, too\n", "line 2"),
     "counts": (b"review,details\n12,fine words\n3,more words\n", "review"),
     "SQL": (b"INSERT INTO r (text, stars) VALUES ('a b', 5);\n", ""),
@@ -107,7 +107,7 @@ REFUSED = {
     ),
     "lists by their keys": (
         json.dumps({f"B{i}": [{"text": "a b"}] for i in range(3)}).encode(),
-        "dump.records B0",
+        "records",
     ),
     "zip with nothing": (zipped(), ""),
     "Parquet in gz": (gzip.compress(parquet(["a b"])), "parquet"),

@@ -31,15 +31,13 @@ from amazon_electra.beam_jobs.text.personal_data import find_suspects, mask_pers
             "nul\x00 bell\x07 zero\u200bwidth \ufeffbom soft\xadhyphen",
             "nul bell zerowidth bom softhyphen",
         ),
-        ("lone \ud800 surrogate", "lone surrogate"),
-        ("e\u0301 nbsp\xa0here", "é nbsp here"),
+        *(("lone \ud800 surrogate", "lone surrogate"), ("e\u0301 nbsp\xa0here", "é nbsp here")),
         ("I was obsessed!It works.The end? Yes.", "I was obsessed! It works. The end? Yes."),
         (
             "www.Example.com 3.5 U.S.A e.g.The Amazon.Com",
             "www.Example.com 3.5 U.S.A e.g.The Amazon.Com",
         ),
-        ('said \\"wow\\" and owned\\\'ve', 'said "wow" and owned\'ve'),
-        ("<br /> &nbsp; ", ""),
+        *(('said \\"wow\\" and owned\\\'ve', 'said "wow" and owned\'ve'), ("<br /> &nbsp; ", "")),
     ],
 )
 def test_clean(raw, expected):
@@ -66,15 +64,14 @@ def test_any_text_becomes_one_clean_line(text):
         ("write to _john@gmail.com_ today", "write to [email]_ today"),
         ("почта@пример.рф пишите", "[email] пишите"),
         ("mail john＠gmail.com now", "mail [email] now"),
-        ("mail ｊｏｈｎ＠ｇｍａｉｌ．ｃｏｍ now", "mail [email] now"),
-        ("a" * 100 + "@b.com", "[email]"),
-        ("ph.555-123-4567", "ph.[phone]"),
-        ("Bob,555-123-4567", "Bob,[phone]"),
+        *(
+            ("mail ｊｏｈｎ＠ｇｍａｉｌ．ｃｏｍ now", "mail [email] now"),
+            ("a" * 100 + "@b.com", "[email]"),
+        ),
+        *(("ph.555-123-4567", "ph.[phone]"), ("Bob,555-123-4567", "Bob,[phone]")),
         ("dial 555–123–4567 or 555‑123‑4567", "dial [phone] or [phone]"),
-        ("+44 20 7946–0958", "[phone]"),
-        ("call 020 7946 0958 now", "call [phone] now"),
-        ("call me at (020) 7946-0958.", "call [phone]."),
-        ("Tel: 030/1234567", "Tel [phone]"),
+        *(("+44 20 7946–0958", "[phone]"), ("call 020 7946 0958 now", "call [phone] now")),
+        *(("call me at (020) 7946-0958.", "call [phone]."), ("Tel: 030/1234567", "Tel [phone]")),
     ],
 )
 def test_personal_data_is_masked(text, masked):
@@ -84,16 +81,9 @@ def test_personal_data_is_masked(text, masked):
 @pytest.mark.parametrize(
     "text",
     [
-        "ISBN 0451163966",
-        "2010-2014 pages 193-2066",
-        "4000mAh@3.7V",
-        "$123.456.7890",
-        "model 12345678901",
-        "$1,555-123-4567",
-        "ISBN number 9780451163966",
-        "call it 5 stars of 1000 reviews",
-        "a cell of 2010–2014 pages",
-        "@home",
+        *("ISBN 0451163966", "2010-2014 pages 193-2066", "4000mAh@3.7V", "$123.456.7890"),
+        *("model 12345678901", "$1,555-123-4567", "ISBN number 9780451163966"),
+        *("call it 5 stars of 1000 reviews", "a cell of 2010–2014 pages", "@home"),
     ],
 )
 def test_other_numbers_are_not(text):

@@ -39,22 +39,11 @@ def test_training_gives_nltks_parameters():
 
 
 MESS = [
-    "",
-    " ",
-    "One.",
-    "Mr. Smith came. He left!",
-    "Wow!!! Really?! Yes... no",
-    'He said "stop." Then (quietly.) he left.) So',
-    " !!! What",
-    "a .. b ... c . d . . . e",
-    "It costs 5. 6 would do. J. Bach. p. 4",
-    "no end. ",
-    "two  spaces.  Here.   There",
-    "tab.\tline.\nnext. nbsp.\xa0end.",
-    "“Quoted.” ‘So.’ «Oui.» Done.",
-    "end.)--dash. x",
-    "a.b.c. D. e.g. This vs. That etc. And",
-    "?.! .?! Hm",
+    *("", " ", "One.", "Mr. Smith came. He left!", "Wow!!! Really?! Yes... no"),
+    *('He said "stop." Then (quietly.) he left.) So', " !!! What", "a .. b ... c . d . . . e"),
+    *("It costs 5. 6 would do. J. Bach. p. 4", "no end. ", "two  spaces.  Here.   There"),
+    *("tab.\tline.\nnext. nbsp.\xa0end.", "“Quoted.” ‘So.’ «Oui.» Done.", "end.)--dash. x"),
+    *("a.b.c. D. e.g. This vs. That etc. And", "?.! .?! Hm"),
 ]
 
 

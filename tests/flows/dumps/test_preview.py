@@ -38,7 +38,7 @@ SHAPES = {
 the labels of steam.json and of polarity are no stars."""
 REFUSED = {
     "denied.jsonl": [],
-    "elastic.json": ["dump.columns text=_source.body"],
+    "elastic.json": ["--columns text=_source.body"],
     "p_columns.json": [],
     "p_values.json": [],
     "x.xlsx": [],
@@ -102,10 +102,10 @@ def test_the_stars_are_those_that_the_job_makes(tmp_path, capsys, scale):
 
 
 MISTAKES = {
-    "no text": ("a,b\nx,y\n", {}, "dump.columns text=NAME"),
+    "no text": ("a,b\nx,y\n", {}, "--columns text=NAME"),
     "another name": ("text,b\nx y,1\n", {"columns": "text=body"}, "columns: "),
     "two lists": ('{"a": [{"body": "x"}], "b": [{"body": "y"}]}', {}, "dump.records a"),
-    "unknown": ("Hello there\n", {}, "dump.format text"),
+    "unknown": ("Hello there\n", {}, "dump.format"),
 }
 
 

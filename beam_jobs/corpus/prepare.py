@@ -26,25 +26,16 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from amazon_electra.beam_jobs.config import CorpusOptions
+from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.core import languages, storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
-from amazon_electra.beam_jobs.core.languages import count_words
 from amazon_electra.beam_jobs.deduplication import buckets, exact, held_out, near
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from amazon_electra.beam_jobs.labels import stars, values
-from amazon_electra.beam_jobs.reading import fields, work_units
-from amazon_electra.beam_jobs.reading.dates import (
-    FORMS,
-    Order,
-    count_dates,
-    decide_order,
-    parse_day,
-    read_month,
-    resolve_days,
-)
+from amazon_electra.beam_jobs.reading import dates, fields, work_units
+from amazon_electra.beam_jobs.reading.dates import Order
 from amazon_electra.beam_jobs.reading.ids import ID, format_id
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit, Unit, cut_file
@@ -78,9 +69,8 @@ MAX_VALUES = 10_000  # distinct values of a label in a unit: a column with more 
 
 def make_schema(labels: Sequence[str]) -> pa.Schema:
     """Return the columns of a prepared unit, with those of the user's own labels."""
-    return pa.schema(
-        [*SCHEMA, *(pa.field(f"{values.LABEL}{name}", pa.string()) for name in labels)]
-    )
+    own = (pa.field(f"{values.LABEL}{name}", pa.string()) for name in labels)
+    return pa.schema([*SCHEMA, *own])
 
 
 @dataclass(frozen=True)
@@ -88,20 +78,15 @@ class Preparation:
     """Everything the first pass depends on beside the unit."""
 
     folder: str
-    options: CorpusOptions
+    config: CorpusConfig
     bounds: tuple[float, ...]  # splits.parse_shares
     sample_share: float  # of the pretrain reviews, for Punkt and to count languages
+    withholds: bool  # whether reviews are compared with held-out texts
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Columns of the user's own classes."""
-        return tuple(dict.fromkeys(self.options.labels))
-
-    @property
-    def withholds(self) -> bool:
-        """Whether reviews are compared with held-out texts."""
-        options = self.options
-        return bool(options.withhold_own or options.withhold or options.withhold_corpus)
+        return tuple(dict.fromkeys(self.config.labels))
 
 
 class Draft(NamedTuple):
@@ -109,8 +94,7 @@ class Draft(NamedTuple):
 
     title: str
     text: str
-    """Without the title: the body alone says whether two reviews are alike, and on which side of
-    the split they fall."""
+    """Without the title: the body alone decides whether two reviews are alike, and the split."""
     identity: str
     rating: float | None
     labels: tuple[str | None, ...]
@@ -140,39 +124,39 @@ class TimeSplit(NamedTuple):
 DateCounts = Counter[str]  # how often each date occurs (`dates.count_dates`)
 
 
-def count_unit(unit: Unit, preparation: Preparation) -> DateCounts:
-    """Return how many reviews of a unit each date has, unless an earlier run has counted them."""
+def count_unit_dates(unit: Unit, preparation: Preparation, failed: str) -> Iterator[DateCounts]:
+    """Count the reviews of each date of a unit, unless an earlier run has."""
     path = storage.join_path(preparation.folder, f"{unit.name}.dates")
-    if not storage.exists(path):
-        read_review = fields.make_review_reader(dict(unit.file.layout.mapping), Counter())
-        records = work_units.read_records(unit, Tally())
-        counts = count_dates(
-            read_review(item[1]).timestamp for item in records if not isinstance(item, Reject)
-        )
-        storage.write_json(path, counts)
-    return Counter(json.loads(storage.read_bytes(path)))
+
+    def count_unit() -> DateCounts:
+        if not storage.exists(path):
+            read_review = fields.make_review_reader(dict(unit.file.layout.mapping), Counter())
+            records = work_units.read_records(unit, Tally())
+            counts = dates.count_dates(
+                read_review(item[1]).timestamp for item in records if not isinstance(item, Reject)
+            )
+            storage.write_json(path, counts)
+        return Counter(json.loads(storage.read_bytes(path)))
+
+    return attempt(count_unit, unit.name, unit.file.name, failed)
 
 
 def add_dates(counts: Iterable[DateCounts]) -> DateCounts:
     """Return how many reviews of several units each date has."""
-    total = DateCounts()
-    for dates in counts:
-        total.update(dates)
-    return total
+    return sum(counts, DateCounts())
 
 
 def decide_time_split(
     counts: DateCounts, preparation: Preparation, column: str, failed: str
 ) -> TimeSplit:
-    """Return how the reviews are split by time, by the dates of all units; `column` names where
-    they stand. Raise JobFailed if a unit failed, without whose dates it would be another split, and
-    UserError where the dates leave it open.
+    """Return how reviews are split by time, by the dates of all units in a `column`. Raise
+    JobFailed if a unit failed, and UserError where the dates leave it open.
     """
     check_failed(failed)
-    order = decide_order(counts, column, preparation.options.dates)
-    days, _ = resolve_days(counts, order)
+    order = dates.decide_order(counts, column, preparation.config.dates)
+    days, _ = dates.resolve_days(counts, order)
     if not days:
-        raise UserError(f"no review has a date that can be read; {FORMS}", "split_by", "time")
+        raise UserError(f"no review has a date that can be read; {dates.FORMS}", "split_by", "time")
     return TimeSplit(*splits.find_cut_offs(days, preparation.bounds), order)
 
 
@@ -180,11 +164,6 @@ def cut_into_units(file: DumpFile, size: int, folder: str, failed: str) -> Itera
     """Cut a file into units; why that fails every time is written to the folder `failed`."""
     for units in attempt(partial(cut_file, file, size, folder), file.number, file.name, failed):
         yield from units
-
-
-def count_unit_dates(unit: Unit, preparation: Preparation, failed: str) -> Iterator[DateCounts]:
-    """Count the dates of a unit; why that fails every time is written to the folder `failed`."""
-    return attempt(partial(count_unit, unit, preparation), unit.name, unit.file.name, failed)
 
 
 def prepare_units(
@@ -210,11 +189,11 @@ def prepare_unit(
 
 def _write_unit(unit: Unit, preparation: Preparation, name: str, time: TimeSplit | None) -> None:
     reader = UnitReader(unit, preparation, time)
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
+    packing = pa.ipc.IpcWriteOptions(compression="lz4")
     with (
         storage.atomic_path(f"{name}.arrow") as path,
         pa.OSFile(str(path), "wb") as sink,
-        pa.ipc.new_file(sink, make_schema(preparation.labels), options=options) as writer,
+        pa.ipc.new_file(sink, make_schema(preparation.labels), options=packing) as writer,
     ):
         for table in reader.read_tables():
             writer.write_table(table)
@@ -228,7 +207,7 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str, time: TimeSplit
         codes["high"] = packed["high"]
         codes["codes"] = np.array(reader.codes, np.uint32).reshape(len(packed), -1)[packed["row"]]
         storage.write_bytes(f"{name}.codes", codes.tobytes())
-    if preparation.options.near_duplicates:
+    if preparation.config.near_duplicates:
         bands = buckets.BucketedRows(near.BAND)
         hashes = np.concatenate(reader.bands) if reader.bands else np.empty((0, 1), np.uint64)
         for rows in near.list_band_rows(hashes, packed):
@@ -267,11 +246,11 @@ class UnitReader:
 
     def __init__(self, unit: Unit, preparation: Preparation, time: TimeSplit | None) -> None:
         self.unit, self.preparation, self.time = unit, preparation, time
-        self.options = preparation.options
-        self.order = time.order if time else self.options.dates
+        self.config = preparation.config
+        self.order = time.order if time else self.config.dates
         self.read = 0
         self.tally = Tally()
-        self.preparer = TextPreparer(self.options, self.tally.notes)
+        self.preparer = TextPreparer(self.config, self.tally.notes)
         self.dropped: Counter[str] = Counter()
         self.hashes: list[bytes] = []
         self.keys: list[np.ndarray] = []
@@ -299,7 +278,7 @@ class UnitReader:
     def read_reviews(self) -> Iterator[tuple[fields.Review, str | None]]:
         """Yield each review, and the user's own id of its record."""
         mapping = dict(self.unit.file.layout.mapping)
-        labels, titled = self.preparation.labels, self.options.title
+        labels, titled = self.preparation.labels, self.config.title
         read_fields = fields.make_review_reader(mapping, self.tally.notes, labels, titled)
         for item in work_units.read_records(self.unit, self.tally):
             self.read += 1
@@ -315,9 +294,7 @@ class UnitReader:
             yield review, own_id if own_id and len(own_id) <= MAX_ID else None
 
     def count_rating(self, rating: tuple[float, float]) -> None:
-        """Count a rating; of more than MAX_RATINGS distinct ones only those that came first, since
-        a column that has so many is on no scale.
-        """
+        """Count a rating, up to MAX_RATINGS distinct ones: more are on no scale."""
         if rating in self.ratings or len(self.ratings) < MAX_RATINGS:
             self.ratings[rating] += 1
         else:
@@ -328,22 +305,22 @@ class UnitReader:
         if not isinstance(text, str):
             self.dropped["no text" if text is None else "text is not a string"] += 1
             return None
-        if len(text) > MAX_RAW_EXPANSION * self.options.max_characters:
+        if len(text) > MAX_RAW_EXPANSION * self.config.max_characters:
             self.dropped["too long"] += 1
             return None
         text = self.preparer.clean(text)
         if not text:
             self.dropped["empty text"] += 1
-        elif len(text) > self.options.max_characters:
+        elif len(text) > self.config.max_characters:
             self.dropped["too long"] += 1
-        elif self.options.min_words > 1 and count_words(text) < self.options.min_words:
+        elif self.config.min_words > 1 and languages.count_words(text) < self.config.min_words:
             self.dropped["too short"] += 1
         else:
             return text
         return None
 
     def draft_review(self, review: fields.Review, text: str, own_id: str | None) -> Draft:
-        by, source = self.options.split_by, self.unit.file.source
+        by, source = self.config.split_by, self.unit.file.source
         item = splits.hash_identifier(review.item_id)
         return Draft(
             title=self.preparer.make_title(review.title, text),
@@ -353,23 +330,18 @@ class UnitReader:
             labels=review.labels,
             item=int.from_bytes(item[:8]) if item else 0,
             key=splits.hash_identifier(review.user_id) if by == "user" else item,
-            day=parse_day(review.timestamp, self.order) if by == "time" else None,
+            day=dates.parse_day(review.timestamp, self.order) if by == "time" else None,
             row=self.read,
             id=own_id,
-            month=read_month(review.timestamp, self.order),
+            month=dates.read_month(review.timestamp, self.order),
         )
 
     def record_reject(self, item: Reject) -> None:
         """Note where the record is, and its bytes, which name reviewers, only if wanted."""
         self.dropped[item.reason] += 1
-        entry = {
-            "file": self.unit.file.name,
-            "line": item.line,
-            "reason": item.reason,
-            "bytes": item.size,
-        }
-        entry["sha256"] = hash_bytes(item.raw)
-        if self.options.keep_raw_rejects:
+        entry = {"file": self.unit.file.name, "line": item.line, "reason": item.reason}
+        entry |= {"bytes": item.size, "sha256": hash_bytes(item.raw)}
+        if self.config.keep_raw_rejects:
             entry["raw_base64"] = base64.b64encode(item.raw).decode()
         self.rejects.append(json.dumps(entry) + "\n")
 
@@ -379,41 +351,35 @@ class UnitReader:
         columns: list[list[Any]] = [list(column) for column in zip(*drafts, strict=True)]
         for column in columns[:2]:
             self.preparer.mask(column)
-        if self.options.languages:
-            foreign = languages.find_foreign_texts(columns[1], self.options.languages)
-            if foreign.any():
-                self.dropped["other language"] += int(foreign.sum())
-                columns = [list(compress(column, ~foreign)) for column in columns]
+        if wanted := self.config.languages:
+            stays = [languages.find_language(text) in ("", *wanted) for text in columns[1]]
+            self.dropped["other language"] += stays.count(False)
+            columns = [list(compress(column, stays)) for column in columns]
         titles, texts, identities, ratings, labels, items, keys, days, *record = columns
 
         hashes = [exact.hash_text(text) for text in texts]
         sides = self.assign_splits(hashes, keys, days)
-        if threshold := self.options.near_duplicates:
+        if threshold := self.config.near_duplicates:
             self.bands.append(near.hash_bands(texts, threshold))
         runs = np.zeros(len(sides), np.uint32)
         if self.runs:
-            is_held_out = (sides >= splits.SPLITS.index("dev")) & self.options.withhold_own
+            is_held_out = (sides >= splits.SPLITS.index("dev")) & self.config.withhold_own
             runs = self.runs.add_texts(texts, is_held_out)
         self.hashes += hashes
         packed = b"".join(hashes)
-        chosen = np.frombuffer(packed, dtype=">u4").reshape(-1, 4)[:, 2] < int(
-            preparation.sample_share * (1 << 32)
-        )
+        share = int(preparation.sample_share * (1 << 32))
+        chosen = np.frombuffer(packed, dtype=">u4").reshape(-1, 4)[:, 2] < share
         chosen &= sides == splits.SPLITS.index("pretrain")
         self.sample.extend((hashes[i].hex(), texts[i]) for i in np.flatnonzero(chosen))
         for i, (name, counts) in enumerate(zip(preparation.labels, self.values, strict=True)):
             counts.update(row[i] for row in labels if row[i] is not None)
             if len(counts) > MAX_VALUES:
-                raise UserError(
-                    f"more than {MAX_VALUES:,} different values in "
-                    f"{self.unit.file.name}; name a column with 2 to 200 classes",
-                    "labels",
-                    name,
-                )
+                why = f"has more than {MAX_VALUES:,} different values in {self.unit.file.name}"
+                raise UserError(f"{why}; name a column with 2 to 200 classes", "labels", name)
 
         if preparation.labels:
             known = {
-                value: values.hash_value(value, self.options.fold_labels)
+                value: values.hash_value(value, self.config.fold_labels)
                 for value in {value for row in labels for value in row}
             }
             self.codes += [tuple(known[value] for value in row) for row in labels]
@@ -432,10 +398,7 @@ class UnitReader:
             pa.array(map(len, titles), pa.int32()),
             pa.array(runs),
             pa.array(items, pa.uint64()),
-            *(
-                pa.array(one, SCHEMA.field(name).type)
-                for name, one in zip(RECORD, record, strict=True)
-            ),
+            *(pa.array(one, SCHEMA.field(n).type) for n, one in zip(RECORD, record, strict=True)),
             *(pa.array([row[i] for row in labels], pa.string()) for i in range(len(self.values))),
         ]
         return pa.Table.from_arrays(arrays, schema=make_schema(preparation.labels))
@@ -444,7 +407,7 @@ class UnitReader:
         self, hashes: list[bytes], keys: list[bytes | None], days: list[int | None]
     ) -> np.ndarray:
         """Return the side of each review, int8; without what the split is by it is by the text."""
-        by, seed, bounds = self.options.split_by, self.options.seed, self.preparation.bounds
+        by, seed, bounds = self.config.split_by, self.config.seed, self.preparation.bounds
         if by != "text" and (missing := (days if by == "time" else keys).count(None)):
             self.tally.notes[NO_KEY] += missing
         if self.time:

@@ -21,7 +21,6 @@ from amazon_electra.beam_jobs.corpus.write import (
     decide_labels,
     decide_scale,
 )
-from amazon_electra.beam_jobs.deduplication import phrases
 from amazon_electra.beam_jobs.engine.units import check_failed
 from amazon_electra.beam_jobs.labels.classes import (
     TRAINED_SPLITS,
@@ -40,6 +39,7 @@ from amazon_electra.beam_jobs.reading.text_lines import PlainText
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
+MIN_WITHHELD = 0.05  # of the reviews to train on: when more are withheld, it is said
 TRAINED_BYTES = 1 << 23  # of products' hashes that are looked up at once
 
 
@@ -86,9 +86,8 @@ class CorpusProgress:
 def write_totals(
     written: list[WrittenUnit], prepared: list[PreparedUnit], plan: CorpusPlan
 ) -> dict[str, Any]:
-    """Write corpus.json, the mark of a finished corpus of these units, and return its content: a
-    step of the graph, which an engine may repeat. The work folder stays, as a late worker may still
-    write to it.
+    """Write corpus.json, the mark of a finished corpus, and return its content: a step of the
+    graph, which an engine may repeat, so the work folder stays.
     """
     result = summarize_corpus(sorted(written, key=lambda unit: unit.unit), prepared, plan)
     storage.write_json(storage.join_path(plan.folders.output, "corpus.json"), result)
@@ -96,9 +95,7 @@ def write_totals(
 
 
 def finish_corpus(plan: CorpusPlan, measure: Callable[[], dict[str, Any]] = dict) -> dict[str, Any]:
-    """Add what `measure` returns to corpus.json and return its content. No worker is left, so the
-    work folder is removed.
-    """
+    """Add what `measure` returns to corpus.json; return its content. Removes the work folder."""
     path = storage.join_path(plan.folders.output, "corpus.json")
     result = json.loads(storage.read_bytes(path)) | measure()
     storage.write_json(path, result)
@@ -115,10 +112,8 @@ def check_prepared(units: list[PreparedUnit], failed: str) -> list[PreparedUnit]
 def summarize_corpus(
     written: Sequence[WrittenUnit], prepared: Sequence[PreparedUnit], plan: CorpusPlan
 ) -> dict[str, Any]:
-    """Return the totals of all units, which are in their order.
-
-    Raises UserError if no review could be used, and JobFailed if a unit failed. Reviews read = kept
-    + dropped is asserted.
+    """Return the totals of all units, which are in their order. Raises UserError if no review could
+    be used, JobFailed if a unit failed. Reviews read = kept + dropped is asserted.
     """
     check_failed(plan.folders.failed)
     assert len(prepared) == len(written), f"{len(prepared)} units prepared, {len(written)} written"
@@ -132,7 +127,7 @@ def summarize_corpus(
     if not kept:
         raise UserError(
             f"{plan.files[0].name}: no usable review in the dump: read {read}, dropped {dropped}; "
-            "name the column of their texts with `--dump.columns text=NAME`"
+            "name the column of their texts with `--columns text=NAME`"
         )
     files = {file.name: {"read": 0, "kept": 0} for file in plan.files}
     for first, second in zip(prepared, written, strict=True):
@@ -144,7 +139,7 @@ def summarize_corpus(
     if plan.withheld_digest:
         withheld["withheld_corpus"] = plan.withheld_digest
     stars, columns = sum_counts(unit.stars for unit in written), list_columns(plan)
-    values = decide_labels(prepared, plan)
+    values = decide_labels(prepared, plan.config)
     typed = {name: keep_frequent(count_values(prepared, name)) for name in values}
     labels = {
         column: choose_classes(sum_counts(unit.labels.get(column, {}) for unit in written))
@@ -154,7 +149,7 @@ def summarize_corpus(
         column: sum_counts(unit.contradicted.get(column, {}) for unit in written)
         for column in values
     }
-    scale = decide_scale(prepared, plan.options.stars_scale)
+    scale = decide_scale(prepared, plan.config.stars_scale)
     notes = [unit.notes for unit in prepared]
     for unit in prepared:
         ratings = decode_ratings(unit.ratings)
@@ -170,12 +165,15 @@ def summarize_corpus(
     ]
     lost, sides = dropped.get("withheld", 0), sum_counts(unit.splits for unit in written)
     of = lost + sum(sides.get(side, 0) for side in TRAINED_SPLITS)
-    counts = [unit.withheld_phrases for unit in written]
-    warnings.append(phrases.describe_withheld(lost, of, counts))
+    if lost > MIN_WITHHELD * of:
+        warnings.append(
+            f"{lost:,} of {of:,} reviews to train on ({lost / of:.0%}) are withheld: they nearly "
+            "repeat dev or test reviews or evaluation texts"
+        )
     for column in values:
         if line := describe_contradictions(contradictory[column]):
             warnings.append(f"label {column}: {line}")
-    if not plan.options.stars_scale and scale.name == "0-10":
+    if not plan.config.stars_scale and scale.name == "0-10":
         about = describe_scale(scale, range(11))
         warnings.append(f"stars are on the scale 0-10: {about}")
     is_text = all(file.layout.name == PlainText.name for file in plan.files)
@@ -190,7 +188,7 @@ def summarize_corpus(
         plan, written, without, choose_product_share(usable, plan.preparation.bounds)
     )
     if without:
-        by = plan.options.split_by
+        by = plan.config.split_by
         warnings.append(
             f"split by time: {without:,} reviews have no date that can be read, so they are in "
             f"pretrain and train, none in dev and test; {FORMS}"
@@ -224,8 +222,7 @@ def count_split(
     plan: CorpusPlan, written: Sequence[WrittenUnit], without: int, of: int
 ) -> dict[str, Any]:
     """Return what the split is by, how many reviews lack that, and how many test reviews name a
-    product, and how many of those one that pretrain or train has too. Where only one `of` several
-    products is counted both are estimated, and `products` names that share.
+    product, and one of training; estimated where one `of` several products is counted.
     """
     paths = [storage.join_path(plan.folders.written, f"{unit.unit}.items") for unit in written]
     tests = [np.empty(0, np.uint64)]
@@ -245,7 +242,7 @@ def count_split(
             places, known = places[is_there], known[is_there]
             is_shared[places[products[places] == known]] = True
     return {
-        "by": plan.options.split_by,
+        "by": plan.config.split_by,
         "without": without,
         "test_with_product": of * int(counts.sum()),
         "test_with_product_in_training": of * int(counts[is_shared].sum()),
@@ -254,10 +251,7 @@ def count_split(
 
 
 def list_columns(plan: CorpusPlan) -> dict[str, dict[str, Any]]:
-    """Return the columns of all files: those of each field, and unused ones with the closest field.
-
-    A column that one file uses may be unused in another.
-    """
+    """Return the columns of all files: those of each field, unused ones with the closest field."""
     pairs = {pair for file in plan.files for pair in file.layout.mapping}
     unused = {pair for file in plan.files for pair in file.layout.unused}
     used = {field: sorted(name for f, name in pairs if f == field) for field, _ in sorted(pairs)}

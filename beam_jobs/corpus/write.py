@@ -13,14 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.core.parquet import write_tables
-from amazon_electra.beam_jobs.corpus.plan import CorpusPlan, Folders
+from amazon_electra.beam_jobs.corpus.plan import Folders
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
-from amazon_electra.beam_jobs.deduplication import phrases
-from amazon_electra.beam_jobs.deduplication.common_ngrams import read_common
 from amazon_electra.beam_jobs.deduplication.exact import CONTRADICTION, ROW_NUMBER
 from amazon_electra.beam_jobs.deduplication.held_out import UnitMatches
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt
@@ -89,18 +88,15 @@ class WrittenUnit:
     test_items: int  # test reviews of products that are counted, whose hashes follow there
     contradicted: dict[str, dict[str, int]] = field(default_factory=dict)
     """Texts whose copies have several classes, by label and these classes."""
-    withheld_phrases: dict[str, int] = field(default_factory=dict)
-    """N-grams of withheld reviews, and how many of those that were looked at have each."""
 
 
 def write_punkt(
     units: list[PreparedUnit], folders: Folders, punkt: str | None, max_damaged_files: int = 0
 ) -> str:
-    """Write punkt.json and return its content: the parameters in `punkt`, or else trained ones.
-    Nothing more is made of a dump with more damaged files than that: UserError is raised.
+    """Write punkt.json, the parameters in `punkt` or else trained ones, and return its content;
+    UserError for more damaged files than that.
 
     They are trained on the samples of all units, in the order of the texts' hashes, each text once.
-    The languages of the first LANGUAGE_TEXTS of them are counted.
     """
     from amazon_electra.beam_jobs.text.punkt import encode_punkt, read_punkt, train_punkt
 
@@ -118,10 +114,7 @@ def write_punkt(
 
 
 def decide_scale(units: Sequence[PreparedUnit], given: str | None) -> Scale:
-    """Return the scale of the stars, by all ratings.
-
-    Raises UserError where the values leave it open and the user has given none.
-    """
+    """Return the scale of the stars, by all ratings; UserError where they leave it open."""
     files: defaultdict[str, Counter[tuple[float, float]]] = defaultdict(Counter)
     for unit in units:
         files[unit.file].update(stars.decode_ratings(unit.ratings))
@@ -137,19 +130,16 @@ def count_values(units: Sequence[PreparedUnit], column: str) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def decide_labels(units: Sequence[PreparedUnit], plan: CorpusPlan) -> dict[str, LabelValues]:
+def decide_labels(units: Sequence[PreparedUnit], config: CorpusConfig) -> dict[str, LabelValues]:
     """Return what the values of each label are, by all of them."""
     return {
-        column: decide_values(count_values(units, column), plan.options.fold_labels)
-        for column in plan.preparation.labels
+        column: decide_values(count_values(units, column), config.fold_labels)
+        for column in dict.fromkeys(config.labels)
     }
 
 
 class WriteUnits(beam.DoFn):
-    """Writes units, with one sentence splitter for all units of a worker.
-
-    Its parameters are some megabytes, and it remembers the contexts it has decided.
-    """
+    """Writes units, with one sentence splitter, some megabytes, for all units of a worker."""
 
     def __init__(self, folders: Folders, preparation: Preparation) -> None:
         self.folders, self.preparation = folders, preparation
@@ -165,12 +155,9 @@ class WriteUnits(beam.DoFn):
         punkt: str,
         scale: Scale,
         matches: Sequence[str],
-        common: Sequence[str] = (),
-        labels: Mapping[str, LabelValues] | None = None,
+        labels: Mapping[str, LabelValues],
     ) -> Iterator[WrittenUnit]:
-        """Write a unit; `units` are all in their order, `matches` the paths of `write_matches`,
-        `common` those of `write_common`; `labels` is what `decide_labels` found.
-        """
+        """Write a unit; `units` are all in their order, `matches` the paths of `write_matches`."""
         if self.splitter is None:
             from amazon_electra.beam_jobs.text.punkt import decode_punkt
 
@@ -187,7 +174,7 @@ class WriteUnits(beam.DoFn):
         found = {
             kind: b"".join(joined.get(kind, [])) for kind in ("near", "exact", "contradictions")
         }
-        work = partial(self.write_unit, prepared, found, scale, matches, common, labels or {})
+        work = partial(self.write_unit, prepared, found, scale, matches, labels)
         for done in attempt(work, unit, prepared.file, self.folders.failed):
             add_to_counters({"kept": done.kept}, done.dropped)
             yield done
@@ -198,12 +185,9 @@ class WriteUnits(beam.DoFn):
         found: Mapping[str, bytes],
         scale: Scale,
         matches: Sequence[str],
-        common: Sequence[str],
         labels: Mapping[str, LabelValues],
     ) -> WrittenUnit:
-        """Write a unit unless an earlier run has; the arguments are those of `process`, `found` is
-        what was joined with the unit, by its kind.
-        """
+        """Write a unit unless an earlier run has; `found` was joined with it, by kind."""
         unit, folders = prepared.unit, self.folders
         marker = storage.join_path(folders.written, f"{unit}.json")
         if storage.exists(marker):
@@ -233,10 +217,8 @@ class WriteUnits(beam.DoFn):
         trained, tested = (
             items[items % np.uint64(self.products) == 0] for items in tables.list_items()
         )
-        storage.write_bytes(
-            storage.join_path(folders.written, f"{unit}.items"),
-            trained.tobytes() + tested.tobytes(),
-        )
+        items = storage.join_path(folders.written, f"{unit}.items")
+        storage.write_bytes(items, trained.tobytes() + tested.tobytes())
         dropped = np.bincount(reasons, minlength=STAYS).tolist()
         counts = WrittenUnit(
             unit=unit,
@@ -249,18 +231,13 @@ class WriteUnits(beam.DoFn):
             contradicted=count_contradictions(several, labels),
             trained_items=len(trained),
             test_items=len(tested),
-            withheld_phrases=phrases.count_phrases(tables.withheld, read_common(common))
-            if dropped[WITHHELD] > phrases.MIN_SHARE * len(reasons)
-            else {},
         )
         storage.write_json(marker, asdict(counts))
         return counts
 
 
 def choose_product_share(reviews: int, bounds: tuple[float, ...]) -> int:
-    """Return of how many products one is counted, a power of two: there are about MAX_PRODUCTS
-    test reviews of those at most. `bounds` are those of the splits.
-    """
+    """Return of how many products one is counted, a power of two, for MAX_PRODUCTS test reviews."""
     tests = reviews * (bounds[-1] - bounds[-2])
     return 1 << int(tests // MAX_PRODUCTS).bit_length()
 
@@ -283,15 +260,13 @@ class UnitTables:
     splitter: SentenceSplitter
     scale: Scale
     matches: UnitMatches
-    classes: Mapping[str, LabelValues] = field(default_factory=dict)
-    contradictions: np.ndarray = field(default_factory=lambda: np.empty(0, CONTRADICTION))
+    classes: Mapping[str, LabelValues]
+    contradictions: np.ndarray
     splits: Counter[str] = field(default_factory=Counter)
     stars: Counter[str] = field(default_factory=Counter)
     labels: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     trained_items: list[np.ndarray] = field(default_factory=list)
     test_items: list[np.ndarray] = field(default_factory=list)
-    withheld: list[str] = field(default_factory=list)
-    """The first withheld reviews, without their titles."""
     sentences: int = 0
     contradicted: list[dict[str, Any]] = field(default_factory=list)
     """Where the texts are whose copies have several classes, and which."""
@@ -304,9 +279,6 @@ class UnitTables:
             reasons = self.reasons[start : start + batch.num_rows]
             is_near = self.matches.mark_near(start, batch.column("runs").to_numpy())
             reasons[(reasons == STAYS) & is_near] = WITHHELD
-            withheld = np.flatnonzero(reasons == WITHHELD)
-            withheld = withheld[: phrases.MAX_TEXTS - len(self.withheld)]
-            self.withheld += split_titles(batch.take(pa.array(withheld)))[1]
             stays = reasons == STAYS
             if stays.any():
                 rows = start + np.flatnonzero(stays)
@@ -314,9 +286,7 @@ class UnitTables:
             start += batch.num_rows
 
     def list_items(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the products of pretrain and train, each once, and those of the test reviews that
-        name one, uint64.
-        """
+        """Return the products of pretrain and train, once, and those of test reviews, uint64."""
         none = np.empty(0, np.uint64)
         trained, tested = (
             np.concatenate([none, *items]) for items in (self.trained_items, self.test_items)
@@ -350,25 +320,17 @@ class UnitTables:
         self.sentences += len(columns["sentences"].values)
         schema = make_corpus_schema(batch.schema)
         for name in (name for name in schema.names if name.startswith(LABEL)):
-            mapped = self._map_labels(name, batch, rows)
-            columns[name] = mapped.dictionary_encode()
-            for (side, value), count in Counter(
-                zip(sides.tolist(), columns[name].to_pylist(), strict=True)
-            ).items():
-                column = name.removeprefix(LABEL)
-                known = self.classes.get(column)
-                is_multilabel = bool(known and known.is_multilabel)
+            classes, column = self._map_labels(name, batch, rows), name.removeprefix(LABEL)
+            columns[name] = pa.array(classes, pa.string()).dictionary_encode()
+            for (side, value), count in Counter(zip(sides.tolist(), classes, strict=True)).items():
+                is_multilabel = self.classes[column].is_multilabel
                 count_labels(self.labels[column], SPLITS[side], value, is_multilabel, count)
         return pa.Table.from_pydict(columns, schema=schema)
 
-    def _map_labels(self, name: str, batch: pa.RecordBatch, rows: np.ndarray) -> pa.StringArray:
-        """Return the classes that values of a label stand for, of reviews with these row numbers;
-        none for a text whose copies have different ones.
-        """
+    def _map_labels(self, name: str, batch: pa.RecordBatch, rows: np.ndarray) -> list[str | None]:
+        """Return the classes of reviews with these row numbers; none where copies have several."""
         column = name.removeprefix(LABEL)
-        known = self.classes.get(column)
-        if known is None:
-            return batch.column(name)
+        known = self.classes[column]
         typed = batch.column(name).to_pylist()
         found = {value: known.find_class(value) for value in {*typed}}
         names = [found[value] for value in typed]
@@ -378,19 +340,21 @@ class UnitTables:
         of_codes = name_codes(known)
         for place, codes in zip(here.tolist(), several["codes"][places].tolist(), strict=True):
             names[place] = None
-            entry: dict[str, Any] = {"file": self.prepared.short_name, "column": column}
-            entry["row"] = batch.column("row")[place].as_py() + self.rows_before
-            entry["id"] = batch.column("id")[place].as_py()
-            entry["labels"] = sorted(
-                {of_codes.get(code, "several values") for code in codes if code}
-            )
-            self.contradicted.append(entry | {"text": batch.column("text")[place].as_py()})
-        return pa.array(names, pa.string())
+            row, own_id, text = (batch.column(n)[place].as_py() for n in ("row", "id", "text"))
+            where = {"file": self.prepared.short_name, "column": column}
+            of_row = {"row": row + self.rows_before, "id": own_id}
+            labels = name_all(codes, of_codes)
+            self.contradicted.append({**where, **of_row, "labels": labels, "text": text})
+        return names
 
 
 def name_codes(known: LabelValues) -> dict[int, str]:
     """Return the classes of a label by the hashes of their values."""
     return {hash_value(name, known.folds): name for name in known.names.values()}
+
+
+def name_all(codes: Iterable[int], names: Mapping[int, str]) -> list[str]:
+    return sorted({names.get(code, "several values") for code in codes if code})
 
 
 def count_contradictions(
@@ -402,8 +366,7 @@ def count_contradictions(
         names = name_codes(known)
         counts: Counter[str] = Counter()
         for codes in contradictions["codes"][contradictions["column"] == number].tolist():
-            both = sorted({names.get(code, "several values") for code in codes if code})
-            counts[" and ".join(both)] += 1
+            counts[" and ".join(name_all(codes, names))] += 1
         counted[column] = dict(sorted(counts.items()))
     return counted
 

@@ -21,14 +21,12 @@ BASE, WORD_BASE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9)
 FOLD_ASCII = bytes(
     ord(chr(b).lower()) if b < 0x80 and chr(b).isalnum() else b if b >= 0x80 else 0x20
     for b in range(256)
-)
-"""Maps letters to lower case and signs to spaces; bytes of other characters stay."""
+)  # maps letters to lower case and signs to spaces; bytes of other characters stay
 NON_ASCII_SIGNS = re.compile(
     "[\u0080-\u00a9\u00ab-\u00b4\u00b6-\u00b9\u00bb-\u00bf\u00d7\u00f7\u060c\u061b\u061f\u06d4"
     "\u0964\u0965\u2000-\u206f\u2190-\u2bff\u2e00-\u2e7f\u3000-\u3004\u3008-\u303f\u30fb"
     "\ufe00-\ufe6f\uff00-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff65\U0001f000-\U0001faff]"
-)
-"""Signs beyond ASCII that are no letters: quotes, dashes, symbols, emoji, of other scripts too."""
+)  # signs beyond ASCII that are no letters: quotes, dashes, symbols, emoji, of other scripts too
 
 
 @dataclass(frozen=True)
@@ -82,12 +80,6 @@ def _encode_line(text: str) -> bytes:
     if text.isascii():
         return text.encode()
     return space_words(text).casefold().encode("utf-8", "replace")
-
-
-def list_words(text: str) -> list[str]:
-    """Return the words of a text of one line, as `split_words` has them."""
-    folded = _encode_line(text).translate(FOLD_ASCII)
-    return [word.decode("utf-8", "replace") for word in folded.split(b" ") if word]
 
 
 def space_words(text: str) -> str:

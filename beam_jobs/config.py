@@ -1,8 +1,6 @@
-"""What can be set for the jobs: each field with its meaning, unit, bounds and default.
+"""What decides the result of a job: each field with its meaning, unit, bounds and default.
 
-A `…Config` has what decides the result, and is what the functions `make_corpus`, `make_shards` and
-`score` take. The `…Options` of a job are its config and the paths: its command line. Settings that
-exclude each other are refused here too.
+`make_corpus`, `make_shards` and `score` take one of these configs; the rest is their arguments.
 """
 
 from collections.abc import Sequence
@@ -25,16 +23,31 @@ from amazon_electra.beam_jobs.text import splits
 MAX_SAMPLE_BYTES = 1_000_000  # bytes of text to train Punkt on; why so many: corpus/plan.py
 CORPUS_VERSION, SCORES_VERSION = 32, 18
 """To be raised when the same dump gives another corpus, or other scores."""
-MIN_SEQUENCE, MAX_SEQUENCE = 16, 65_535  # tokens; positions in a sequence are stored in 16 bits
+SCORING_TOTALS = "scores.json"  # beside the files of scores: what was counted of each file
 
-Patterns = tuple[str, ...]
-INPUT = Doc("Files, folders or globs, also in gs:// and s3://")
-OUTPUT = Doc("Folder of the result")
-Split = Literal["pretrain", "train", "dev", "test"]
-SplitBy = Literal["text", "product", "user", "time"]
 ScoreFormat = Literal["parquet", "csv", "jsonl"]
-SCORING_TOTALS = "scores.json"
-"""Beside the files of scores: what was counted of each file of the dump."""
+Place = str | Path  # a file, folder, glob or address
+Places = Place | Sequence[Place]
+Input = Annotated[Places, Doc("Files, folders or globs, also in gs:// and s3://")]
+Output = Annotated[Place, Doc("Folder of the result")]
+Withheld = Annotated[
+    Sequence[Place], Doc("Files of evaluation texts, which must never reach pre-training")
+]
+WithheldCorpus = Annotated[
+    Place | None, Doc("Corpus whose dev and test reviews must never reach pre-training either")
+]
+Punkt = Annotated[
+    Place | None,
+    Doc(
+        "Use these Punkt parameters instead of training them: punkt.json of a corpus, or "
+        "NLTK's …/punkt_tab/english"
+    ),
+]
+
+
+def list_patterns(given: Places) -> tuple[str, ...]:
+    """Return the files, folders and globs that an argument names: one, or a list of them."""
+    return (str(given),) if isinstance(given, Place) else tuple(map(str, given))
 
 
 class LimitConfig(Settings):
@@ -57,23 +70,8 @@ class LimitConfig(Settings):
         return Limits(self.max_record_bytes, self.max_expansion)
 
 
-Place = str | Path  # A file, folder, glob or address
-
-
-def list_patterns(given: Place | Sequence[Place]) -> Patterns:
-    """Return the files, folders and globs that an argument names: one, or a list of them."""
-    return (str(given),) if isinstance(given, Place) else tuple(map(str, given))
-
-
-class DumpPaths(Settings):
-    """Where the dump is, and where the result goes."""
-
-    input: Patterns = Field(description="Files, folders or globs, also in gs:// and s3://")
-    output: str = Field(description="Folder of the result")
-
-
 class FormatConfig(Settings):
-    """What the files of a dump are."""
+    """What the files of a dump are, what is mended in them, and what may be broken."""
 
     columns: str | None = Field(
         default=None,
@@ -104,6 +102,18 @@ class FormatConfig(Settings):
         default="utf-8",
         description="Encoding of the text, for example cp1252; bytes that are invalid in it are "
         "read as cp1252 and counted",
+    )
+
+    repair_mojibake: bool = Field(
+        default=False,
+        description="Mend texts whose UTF-8 was read in another encoding, where that is certain: "
+        '"donâ€™t" becomes "don’t" (ftfy)',
+    )
+    max_damaged_files: int = Field(
+        default=0,
+        ge=0,
+        description="How many files may be cut off or broken: they are read up to the damage; one "
+        "more ends the job",
     )
 
     @field_validator("columns")
@@ -154,29 +164,13 @@ class LabelConfig(Settings):
         return scale
 
 
-class RepairConfig(Settings):
-    """What is mended in a dump, and what may be broken."""
-
-    repair_mojibake: bool = Field(
-        default=False,
-        description="Mend texts whose UTF-8 was read in another encoding, where that is certain: "
-        '"donâ€™t" becomes "don’t" (ftfy)',
-    )
-    max_damaged_files: int = Field(
-        default=0,
-        ge=0,
-        description="How many files may be cut off or broken: they are read up to the damage; one "
-        "more ends the job",
-    )
-
-
 class SplitConfig(Settings):
     """Who may see which review."""
 
     split: str = Field(
         default=splits.DEFAULT_SHARES, description="Share of the distinct texts in each split"
     )
-    split_by: SplitBy = Field(
+    split_by: Literal["text", "product", "user", "time"] = Field(
         default="text",
         description="What decides the split: the text; the product or user, so that none is in "
         "two splits; or the time: the latest reviews are test, those before them dev",
@@ -188,12 +182,8 @@ class SplitConfig(Settings):
     )
 
 
-class ReadingConfig(LimitConfig, RepairConfig, FormatConfig):
+class ReadingConfig(LimitConfig, FormatConfig):
     """How the files of a dump are read."""
-
-
-class DumpOptions(ReadingConfig, DumpPaths):
-    """A dump and how it is read."""
 
 
 class TextConfig(ReadingConfig):
@@ -249,23 +239,6 @@ class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
         return self
 
 
-class CorpusOptions(CorpusConfig, DumpOptions):
-    """Options of beam_jobs.corpus_job."""
-
-    withhold: Patterns = Field(
-        default=(), description="Files of evaluation texts, which must never reach pre-training"
-    )
-    withhold_corpus: str | None = Field(
-        default=None,
-        description="Corpus whose dev and test reviews must never reach pre-training either",
-    )
-    punkt: str | None = Field(
-        default=None,
-        description="Use these Punkt parameters instead of training them: punkt.json of a corpus, "
-        "or NLTK's …/punkt_tab/english",
-    )
-
-
 class ScoringConfig(TextConfig):
     """What decides the scores, beside the dump and the model."""
 
@@ -282,81 +255,23 @@ class ScoringConfig(TextConfig):
         description="Write a table in this format: file, row, id, text, label, the probability of "
         "each class; none: a copy of the input with the answers beside its columns",
     )
-    model_version: Patterns = Field(
+    model_version: tuple[str, ...] = Field(
         default=(),
         description="Version of each model, for scores.json and tables; none: the first digits of "
         "the model's digest",
     )
 
 
-class ScoringOptions(ScoringConfig, DumpOptions):
-    """Options of beam_jobs.scoring_job."""
-
-    model: Patterns = Field(
-        min_length=1,
-        description="Model folders, from amazon_electra.model.export or from the registry; of "
-        "several, each is of a task of its own",
-    )
-
-
 class ShardsConfig(LimitConfig):
     """What decides the shards, beside the texts and the vocabulary."""
 
-    max_length: int = Field(
-        default=128, ge=MIN_SEQUENCE, le=MAX_SEQUENCE, description="Tokens in a sequence"
+    max_length: int = Field(default=128, ge=16, le=65_535, description="Tokens in a sequence")
+    split: Literal["pretrain", "train", "dev", "test"] = Field(
+        default="pretrain", description="Split of the corpus to pack"
     )
-    split: Split = Field(default="pretrain", description="Split of the corpus to pack")
     sample_reviews: int | None = Field(
         default=None,
         ge=1,
         description="With `corpus`: pack about this many reviews, the first of the split; of a "
         "small split there may be none. none: all",
     )
-
-
-class ShardsPaths(Settings):
-    """The texts that are packed, what is left out of them, and where the shards go."""
-
-    corpus: str | None = Field(default=None, description="Folder that corpus_job wrote")
-    general_text: Patterns = Field(
-        default=(),
-        description="Instead of a corpus: text files, plain or compressed, with one document a "
-        "block",
-    )
-    punkt: str | None = Field(
-        default=None,
-        description="With `general_text`: Punkt parameters, such as punkt.json of a corpus; "
-        "none: trained on the text",
-    )
-    withhold: Patterns = Field(
-        default=(), description="With `general_text`: evaluation files, whose texts are left out"
-    )
-    withhold_corpus: str | None = Field(
-        default=None,
-        description="With `general_text`: corpus whose dev and test reviews are left out",
-    )
-    vocabulary: str = Field(description="Folder that model.vocabulary wrote")
-    output: str = Field(description="Folder of the shards")
-
-
-class ShardsOptions(ShardsConfig, ShardsPaths):
-    """Options of beam_jobs.shards_job."""
-
-    @model_validator(mode="after")
-    def _check_shards(self) -> Self:
-        if bool(self.corpus) == bool(self.general_text):
-            raise UserError("give one of `corpus` and `general_text`")
-        if self.general_text and self.split != "pretrain":
-            raise UserError(
-                "general text is for pre-training only, leave it out", "split", self.split
-            )
-        if self.general_text and self.sample_reviews:
-            raise UserError("it is for `corpus`; leave it out", "sample_reviews")
-        for_text = "here it is for `general_text`"
-        if self.corpus and self.punkt:
-            raise UserError(f"a corpus is in sentences already; {for_text}", "punkt")
-        if self.corpus and self.withhold_corpus:
-            raise UserError(f"the splits of a corpus share no text; {for_text}", "withhold_corpus")
-        if self.corpus and self.withhold:
-            raise UserError(f"corpus_job has it for a corpus; {for_text}", "withhold")
-        return self

@@ -20,52 +20,26 @@ The last step adds up what the units say; the command, where one waits, removes 
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Any
 
 import apache_beam as beam
-from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.config import (
-    INPUT,
-    OUTPUT,
     CorpusConfig,
-    CorpusOptions,
-    Place,
+    Input,
+    Output,
+    Punkt,
+    Withheld,
+    WithheldCorpus,
     list_patterns,
 )
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.results import CorpusResult
-from amazon_electra.beam_jobs.core.settings import build_settings
-from amazon_electra.beam_jobs.corpus import plan
+from amazon_electra.beam_jobs.corpus import plan, prepare, result, write
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
-from amazon_electra.beam_jobs.corpus.prepare import (
-    add_dates,
-    count_unit_dates,
-    cut_into_units,
-    decide_time_split,
-    prepare_units,
-)
-from amazon_electra.beam_jobs.corpus.result import (
-    CorpusProgress,
-    check_prepared,
-    finish_corpus,
-    write_totals,
-)
-from amazon_electra.beam_jobs.corpus.write import (
-    WriteUnits,
-    decide_labels,
-    decide_scale,
-    write_punkt,
-)
-from amazon_electra.beam_jobs.deduplication import (
-    buckets,
-    common_ngrams,
-    exact,
-    held_out,
-    near,
-)
-from amazon_electra.beam_jobs.engine import beam_options
+from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, exact, held_out, near
+from amazon_electra.beam_jobs.engine import beam_options as engines
 from amazon_electra.beam_jobs.engine.run import (
     Spread,
     run_beam_graph,
@@ -79,23 +53,12 @@ get_plain_size = attrgetter("plain_size")
 
 def make_corpus(
     config: CorpusConfig,
-    input: Annotated[Place | Sequence[Place], INPUT],
-    output: Annotated[Place, OUTPUT],
+    input: Input,
+    output: Output,
     *,
-    withhold: Annotated[
-        Sequence[Place], Doc("Files of evaluation texts, which must never reach pre-training")
-    ] = (),
-    withhold_corpus: Annotated[
-        Place | None,
-        Doc("Corpus whose dev and test reviews must never reach pre-training either"),
-    ] = None,
-    punkt: Annotated[
-        Place | None,
-        Doc(
-            "Use these Punkt parameters instead of training them: punkt.json of a corpus, or "
-            "NLTK's …/punkt_tab/english"
-        ),
-    ] = None,
+    withhold: Withheld = (),
+    withhold_corpus: WithheldCorpus = None,
+    punkt: Punkt = None,
     beam_options: Sequence[str] = (),
 ) -> CorpusResult:
     """Turn dumps of reviews into a corpus of clean sentences. Any Beam option may follow.
@@ -106,44 +69,36 @@ def make_corpus(
     `beam_options` choose the engine: `["--direct_num_workers", "4"]`.
     """
     measure = start_clock()
-    options = build_settings(
-        CorpusOptions,
-        dict(config)
-        | {
-            "input": list_patterns(input),
-            "output": str(output),
-            "withhold": tuple(map(str, withhold)),
-            "withhold_corpus": str(withhold_corpus) if withhold_corpus else None,
-            "punkt": str(punkt) if punkt else None,
-        },
+    corpus = plan.plan_corpus(
+        config,
+        list_patterns(input),
+        str(output),
+        list_patterns(withhold),
+        str(withhold_corpus) if withhold_corpus else None,
+        str(punkt) if punkt else None,
+        beam_options,
     )
-    return CorpusResult.of(_make_planned(plan.plan_corpus(options, list(beam_options)), measure))
-
-
-def _make_planned(corpus: CorpusPlan, measure: Any) -> dict[str, Any]:
-    engine = beam_options.describe_engine(corpus.engine)
+    engine = engines.describe_engine(corpus.engine)
     corpus.folders.clear_other_runs(plan.CORPUS_FILES)
-    progress = CorpusProgress(corpus)
+    progress = result.CorpusProgress(corpus)
     units = work_units.estimate_units(corpus.files, corpus.unit_bytes)
     with Progress(units * 2, "units", f"corpus ({engine})") as bar:
         run_beam_graph(
             corpus.engine,
             lambda pipeline: pipeline | MakeCorpus(corpus),
-            corpus.folders.output,
             lambda: progress.update_bar(bar),
         )
-        if beam_options.is_staged_only(corpus.engine):
-            return {"staged": engine}
+        if engines.is_staged_only(corpus.engine):
+            return CorpusResult.of({"staged": engine})
         progress.update_bar(bar)
-    return finish_corpus(corpus, measure)
+    return CorpusResult.of(result.finish_corpus(corpus, measure))
 
 
 class MakeCorpus(beam.PTransform):
     """Makes the corpus of a plan. Yields what corpus.json holds, once the corpus is whole.
 
-    plan = plan_corpus(CorpusOptions(input=(("reviews/*.gz",),), output="corpus"), flags)
-    with beam.Pipeline(options=plan.engine) as pipeline:
-        totals = pipeline | MakeCorpus(plan)
+    plan = plan_corpus(CorpusConfig(), ["reviews/*.gz"], "corpus")
+    totals = beam.Pipeline(options=plan.engine) | MakeCorpus(plan)
     """
 
     def __init__(self, plan: CorpusPlan) -> None:
@@ -151,66 +106,61 @@ class MakeCorpus(beam.PTransform):
         self.plan = plan
 
     def expand(self, pipeline: beam.pvalue.PBegin) -> beam.PCollection:
-        return build_corpus_graph(pipeline, self.plan)
-
-
-def build_corpus_graph(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollection:
-    """Cut the dump into units, prepare each, find the duplicates of all, write each; add up."""
-    units = cut_files(pipeline, plan) | "Spread units" >> Spread(plan.engine)
-    time, failed = None, plan.folders.failed
-    if plan.options.split_by == "time":
-        column = work_units.name_column(plan.files, "timestamp")
-        time = beam.pvalue.AsSingleton(
-            units
-            | "Count dates" >> beam.FlatMap(count_unit_dates, plan.preparation, failed)
-            | "Add up dates" >> beam.CombineGlobally(add_dates)
-            | "Decide dates" >> beam.Map(decide_time_split, plan.preparation, column, failed)
+        """Cut the dump into units, prepare each, find the duplicates of all, write each; add up."""
+        plan = self.plan
+        units = cut_files(pipeline, plan) | "Spread units" >> Spread(plan.engine)
+        time, failed = None, plan.folders.failed
+        if plan.config.split_by == "time":
+            column = work_units.name_column(plan.files, "timestamp")
+            time = beam.pvalue.AsSingleton(
+                units
+                | "Count dates" >> beam.FlatMap(prepare.count_unit_dates, plan.preparation, failed)
+                | "Add up dates" >> beam.CombineGlobally(prepare.add_dates)
+                | "Decide dates"
+                >> beam.Map(prepare.decide_time_split, plan.preparation, column, failed)
+            )
+        prepared = units | "Prepare units" >> beam.FlatMap(
+            prepare.prepare_units, plan.preparation, failed, time
         )
-    prepared = units | "Prepare units" >> beam.FlatMap(
-        prepare_units, plan.preparation, failed, time
-    )
-    counts = (
-        prepared
-        | "Collect counts" >> beam.combiners.ToList()
-        | "Check units" >> beam.Map(check_prepared, failed)
-    )
-    sizes = counts | "Join starts" >> beam.Map(buckets.join_unit_starts, plan.folders.prepared)
-    punkt = counts | "Train Punkt" >> beam.Map(
-        write_punkt, plan.folders, plan.options.punkt, plan.options.max_damaged_files
-    )
-    labels = counts | "Decide labels" >> beam.Map(decide_labels, plan)
-    scale = counts | "Decide scale" >> beam.Map(decide_scale, plan.options.stars_scale)
-    if beam_options.is_local(plan.engine):
-        prepared = counts | "Sort units by reviews" >> beam.FlatMap(
-            sort_largest_first, lambda unit: unit.prepared
+        counts = (
+            prepared
+            | "Collect counts" >> beam.combiners.ToList()
+            | "Check units" >> beam.Map(result.check_prepared, failed)
         )
-    counts_by_unit = prepared | "Key counts by unit" >> beam.Map(lambda unit: (unit.unit, unit))
-    duplicates = search_duplicates(pipeline, sizes, plan)
-    written = (
-        {"prepared": counts_by_unit, **duplicates}
-        | "Join duplicates with units" >> beam.CoGroupByKey()
-        | "Spread joined units" >> Spread(plan.engine)  # Flink deals them out by a hash of the name
-        | "Write units"
-        >> beam.ParDo(
-            WriteUnits(plan.folders, plan.preparation),
-            beam.pvalue.AsSingleton(sizes),
-            beam.pvalue.AsSingleton(punkt),
-            beam.pvalue.AsSingleton(scale),
-            *match_held_out(pipeline, sizes, duplicates.get("near"), plan),
-            beam.pvalue.AsSingleton(labels),
+        sizes = counts | "Join starts" >> beam.Map(buckets.join_unit_starts, plan.folders.prepared)
+        punkt = counts | "Train Punkt" >> beam.Map(
+            write.write_punkt, plan.folders, plan.punkt, plan.config.max_damaged_files
         )
-    )
-    return (
-        written
-        | "Collect written units" >> beam.combiners.ToList()
-        | "Write totals" >> beam.Map(write_totals, beam.pvalue.AsSingleton(counts), plan)
-    )
+        labels = counts | "Decide labels" >> beam.Map(write.decide_labels, plan.config)
+        scale = counts | "Decide scale" >> beam.Map(write.decide_scale, plan.config.stars_scale)
+        if engines.is_local(plan.engine):
+            prepared = counts | "Sort units by reviews" >> beam.FlatMap(
+                sort_largest_first, lambda unit: unit.prepared
+            )
+        by_unit = prepared | "Key counts by unit" >> beam.Map(lambda unit: (unit.unit, unit))
+        duplicates = search_duplicates(sizes, plan)
+        written = (
+            {"prepared": by_unit, **duplicates}
+            | "Join duplicates with units" >> beam.CoGroupByKey()
+            | "Spread joined units" >> Spread(plan.engine)  # Flink deals out by a hash of the name
+            | "Write units"
+            >> beam.ParDo(
+                write.WriteUnits(plan.folders, plan.preparation),
+                *map(beam.pvalue.AsSingleton, (sizes, punkt, scale)),
+                match_held_out(pipeline, sizes, duplicates.get("near"), plan),
+                beam.pvalue.AsSingleton(labels),
+            )
+        )
+        return (
+            written
+            | "Collect written units" >> beam.combiners.ToList()
+            | "Write totals" >> beam.Map(result.write_totals, beam.pvalue.AsSingleton(counts), plan)
+        )
 
 
 def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollection:
     """Return the units of all files. Files that one worker unpacks are a branch of their own, for
-    which no other file waits on an engine; here, where units are dealt out once, the largest come
-    first.
+    which no other waits; here, where units are dealt out once, the largest come first.
     """
     size, cuts, failed = plan.unit_bytes, plan.folders.cuts, plan.folders.failed
     branches = []
@@ -220,10 +170,10 @@ def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollectio
             branches.append(
                 pipeline
                 | f"List files {how}" >> beam.Create(sort_largest_first(files, get_plain_size))
-                | f"Cut files {how}" >> beam.FlatMap(cut_into_units, size, cuts, failed)
+                | f"Cut files {how}" >> beam.FlatMap(prepare.cut_into_units, size, cuts, failed)
             )
     units = branches | "Join units" >> beam.Flatten()
-    if beam_options.is_local(plan.engine) and not beam_options.has_one_process(plan.engine):
+    if engines.is_local(plan.engine) and not engines.has_one_process(plan.engine):
         units = (
             units
             | "Collect units" >> beam.combiners.ToList()
@@ -232,12 +182,8 @@ def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollectio
     return units
 
 
-def search_duplicates(
-    pipeline: beam.pvalue.PBegin, sizes: beam.PCollection, plan: CorpusPlan
-) -> dict[str, beam.PCollection]:
-    """Return, by kind, packed rows of the reviews that do not stay, are near another one or have
-    copies with other labels, keyed by their unit.
-    """
+def search_duplicates(sizes: beam.PCollection, plan: CorpusPlan) -> dict[str, beam.PCollection]:
+    """Return by kind rows of reviews that do not stay or have copies of other labels, by unit."""
     units, prepared = beam.pvalue.AsSingleton(sizes), plan.folders.prepared
     parts = (
         sizes
@@ -251,7 +197,7 @@ def search_duplicates(
         duplicates["contradictions"] = parts | "Find contradictory labels" >> beam.FlatMap(
             exact.find_contradictions, prepared, units, labels
         )
-    if similarity := plan.options.near_duplicates:
+    if similarity := plan.config.near_duplicates:
         duplicates["near"] = (
             sizes
             | "List bands" >> beam.FlatMap(near.list_parts, similarity)
@@ -262,12 +208,10 @@ def search_duplicates(
 
 
 def write_others(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> Any:
-    """Write the runs of evaluation files, and let the workers write those of the corpus that is
-    withheld; return the files of both as a side input.
-    """
-    folder, options = plan.folders.others, plan.options
+    """Write the runs of evaluation files and of a withheld corpus; return a side input."""
+    folder, config = plan.folders.others, plan.config
     written = held_out.write_withheld_runs(
-        plan.withheld_files, folder, options.limits, options.repair_mojibake
+        plan.withheld_files, folder, config.limits, config.repair_mojibake
     )
     joined = storage.join_path(folder, "held-out-runs.starts")
     if not plan.withheld_corpus:
@@ -286,12 +230,10 @@ def match_held_out(
     sizes: beam.PCollection,
     near_duplicates: beam.PCollection | None,
     plan: CorpusPlan,
-) -> tuple[Any, Any]:
-    """Return, as side inputs, the files of what reviews share with held-out texts, and of the
-    n-grams that many of these have; none if not wanted.
-    """
+) -> Any:
+    """Return as a side input the files of what reviews share with held-out texts, if any."""
     if not plan.preparation.withholds:
-        return (), ()
+        return ()
     others = write_others(pipeline, plan)
     copies: Any = ()
     if near_duplicates:
@@ -320,7 +262,7 @@ def match_held_out(
     matches = parts | "Match held-out reviews" >> beam.Map(
         held_out.write_matches, *compared, common, counts
     )
-    return beam.pvalue.AsList(matches), common
+    return beam.pvalue.AsList(matches)
 
 
 if __name__ == "__main__":

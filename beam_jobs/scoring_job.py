@@ -8,7 +8,6 @@ label keeps its place and says why. The model is a folder of data (beam_jobs/sco
 a worker needs ONNX Runtime or scikit-learn, and neither torch nor transformers nor model/.
 """
 
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Annotated, Any
@@ -16,21 +15,13 @@ from typing import Annotated, Any
 import apache_beam as beam
 from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.config import (
-    INPUT,
-    OUTPUT,
-    Place,
-    ScoringConfig,
-    ScoringOptions,
-    list_patterns,
-)
+from amazon_electra.beam_jobs.config import Input, Output, Places, ScoringConfig, list_patterns
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.progress import Progress
-from amazon_electra.beam_jobs.core.settings import build_settings
 from amazon_electra.beam_jobs.corpus.prepare import cut_into_units
 from amazon_electra.beam_jobs.corpus.result import list_finished
 from amazon_electra.beam_jobs.engine.beam_options import describe_engine, is_staged_only
-from amazon_electra.beam_jobs.engine.run import run_beam_graph, sort_largest_first
+from amazon_electra.beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.scoring.plan import ScoringPlan, plan_scoring
 from amazon_electra.beam_jobs.scoring.score_files import ScoreUnits, finish_scores, write_totals
@@ -39,49 +30,38 @@ from amazon_electra.beam_jobs.scoring.score_files import ScoreUnits, finish_scor
 def score(
     config: ScoringConfig,
     model: Annotated[
-        Place | Sequence[Place],
+        Places,
         Doc(
             "Model folders, from amazon_electra.model.export or from the registry; of several, "
             "each of a task of its own, columns begin with the task: `stars.label`"
         ),
     ],
-    input: Annotated[Place | Sequence[Place], INPUT],
-    output: Annotated[Place, OUTPUT],
+    input: Input,
+    output: Output,
     *,
     beam_options: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Label every record of a dump, with probabilities. Any Beam option may follow.
 
-    Returns the totals, or what was staged. Raises UserError for a model or dump that cannot be
-    read.
+    Returns the totals. Raises UserError for a model or dump that cannot be read.
     """
-    started, flags = time.monotonic(), list(beam_options)
-    paths: dict[str, Any] = {
-        "model": list_patterns(model),
-        "input": list_patterns(input),
-        "output": str(output),
-    }
-    options = build_settings(ScoringOptions, dict(config) | paths)
-    plan = plan_scoring(options, flags)
+    measure, flags = start_clock(), list(beam_options)
+    plan = plan_scoring(config, list_patterns(model), list_patterns(input), str(output), flags)
     engine, folders = describe_engine(plan.engine), plan.folders
     units = work_units.estimate_units(plan.files, plan.unit_bytes)
     with Progress(units, "units", f"scoring ({engine})") as bar:
         run_beam_graph(
             plan.engine,
             partial(build_scoring_graph, plan=plan),
-            folders.output,
             lambda: bar.update(len(list_finished(folders.written))),
         )
         if is_staged_only(plan.engine):
             return {"staged": engine}
         totals = finish_scores(plan)
         storage.remove_path(folders.work)
-    seconds = time.monotonic() - started
-    return {
-        **totals,
-        "seconds": round(seconds, 3),
-        "reviews_per_second": round(totals["scored"] / seconds, 1),
-    }
+    seconds = measure()["seconds"]
+    rate = round(totals["scored"] / max(seconds, 0.001), 1)
+    return {**totals, "seconds": seconds, "reviews_per_second": rate}
 
 
 def build_scoring_graph(pipeline: beam.Pipeline, plan: ScoringPlan) -> None:

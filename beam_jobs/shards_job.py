@@ -6,9 +6,9 @@ r"""Corpus (or general text) + vocabulary → shards: packed sequences of token 
     python -m amazon_electra.beam_jobs.shards_job --general-text wiki/*.gz --vocabulary vocabulary \
         --output control --max-length 128
 
-General text is made a corpus first. One pass over units of work
-(corpus_units.py): each becomes one shard, or none where the split has nothing in it. A unit that an
-earlier, interrupted run has finished is recognised by the shard's footer and not done again.
+General text is made a corpus first. One pass over units of work (packing/plan.py): each becomes one
+shard, or none where the split has nothing in it. A unit that an earlier, interrupted run has
+finished is recognised by the shard's footer and not done again.
 
     units ─► pack into a shard ─► (counts are read back from the shards' footers)
 
@@ -24,86 +24,95 @@ import apache_beam as beam
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs import corpus_job
-from amazon_electra.beam_jobs.config import CorpusConfig, Place, ShardsConfig, ShardsOptions
+from amazon_electra.beam_jobs.config import (
+    CorpusConfig,
+    Output,
+    Place,
+    Punkt,
+    ShardsConfig,
+    Withheld,
+    WithheldCorpus,
+)
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.results import ShardsResult
-from amazon_electra.beam_jobs.core.settings import build_settings
 from amazon_electra.beam_jobs.engine.beam_options import describe_engine, is_staged_only
 from amazon_electra.beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
+from amazon_electra.beam_jobs.packing import shards
 from amazon_electra.beam_jobs.packing.plan import ShardsPlan, plan_shards, prepare_output
-from amazon_electra.beam_jobs.packing.shards import (
-    PackIntoShards,
-    finish_shards,
-    remove_strays,
-    update_bar,
-)
 
-MAX_DOCUMENT = 200_000
-"""Characters of a document of general text; longer ones are dropped and counted."""
+MAX_DOCUMENT = 200_000  # characters of a document of general text; longer ones are dropped
 
 
 def make_shards(
     config: ShardsConfig,
     vocabulary: Annotated[Place, Doc("Folder that model.vocabulary wrote")],
-    output: Annotated[Place, Doc("Folder of the shards")],
+    output: Output,
     *,
     corpus: Annotated[Place | None, Doc("Folder that corpus_job wrote")] = None,
     general_text: Annotated[
         Sequence[Place],
         Doc("Instead of a corpus: text files, plain or compressed, with one document a block"),
     ] = (),
-    punkt: Annotated[
-        Place | None,
-        Doc(
-            "With general text: Punkt parameters, such as punkt.json of a corpus; none: trained on "
-            "the text"
-        ),
-    ] = None,
-    withhold: Annotated[
-        Sequence[Place], Doc("With general text: evaluation files, whose texts are left out")
-    ] = (),
-    withhold_corpus: Annotated[
-        Place | None,
-        Doc("With general text: corpus whose dev and test reviews are left out"),
-    ] = None,
+    punkt: Punkt = None,
+    withhold: Withheld = (),
+    withhold_corpus: WithheldCorpus = None,
     beam_options: Sequence[str] = (),
 ) -> ShardsResult:
     """Pack a corpus, or general text, into sequences of token ids. Any Beam option may follow.
 
-    Raises UserError for inputs that cannot be read or that exclude each other.
+    Raises UserError for inputs that cannot be read or that exclude each other: `punkt`, `withhold`
+    and `withhold_corpus` are for general text, all of which is for pre-training.
     """
-    options = build_settings(
-        ShardsOptions,
-        dict(config)
-        | {
-            "vocabulary": str(vocabulary),
-            "output": str(output),
-            "corpus": str(corpus) if corpus else None,
-            "general_text": tuple(map(str, general_text)),
-            "punkt": str(punkt) if punkt else None,
-            "withhold": tuple(map(str, withhold)),
-            "withhold_corpus": str(withhold_corpus) if withhold_corpus else None,
-        },
-    )
-    flags, measure = list(beam_options), start_clock()
-    packing = prepare_output(options)
-    corpus = options.corpus or make_general_corpus(options, flags)
-    plan = plan_shards(options, flags, packing, corpus)
+    measure, place = start_clock(), str(output)
+    if bool(corpus) == bool(general_text):
+        raise UserError("give one of `corpus` and `general_text`")
+    of_text = {"punkt": punkt, "withhold": withhold, "withhold_corpus": withhold_corpus}
+    of_corpus = {"split": config.split != "pretrain", "sample_reviews": config.sample_reviews}
+    for field, value in (of_text if corpus else of_corpus).items():
+        if value:
+            what = "a corpus" if corpus else "general text"
+            raise UserError(f"it is not for {what}; leave it out", field)
+    packing = prepare_output(config, str(vocabulary), place)
+    folder = str(corpus or storage.join_path(place, "corpus"))
+    if general_text:
+        made = corpus_job.make_corpus(
+            CorpusConfig(
+                format="text",
+                split="pretrain=1",
+                max_characters=MAX_DOCUMENT,
+                title=False,
+                withhold_own=False,
+                max_record_bytes=config.max_record_bytes,
+                max_expansion=config.max_expansion,
+            ),
+            storage.expand_patterns(map(str, general_text), "general_text"),
+            folder,
+            withhold=withhold,
+            withhold_corpus=withhold_corpus,
+            punkt=punkt,
+            beam_options=beam_options,
+        )
+        if made.staged:
+            raise UserError(
+                "its corpus has to be there before the shards are staged; make it with corpus_job "
+                "and `format text`, and give it as `corpus`",
+                "general_text",
+            )
+    plan = plan_shards(config, packing, folder, beam_options, is_kept=bool(corpus))
     engine, units = describe_engine(plan.engine), len(plan.units)
-    remove_strays(plan.packing, plan.units)
+    shards.remove_strays(packing, plan.units)
     with Progress(units, "units", f"shards ({engine})") as bar:
         run_beam_graph(
             plan.engine,
             partial(build_shards_graph, plan=plan),
-            plan.packing.output,
-            lambda: update_bar(bar, plan),
+            lambda: shards.update_bar(bar, plan),
         )
         if is_staged_only(plan.engine):
             return ShardsResult.of({"staged": engine, "units": units})
-        update_bar(bar, plan, units)
-    return ShardsResult.of(finish_shards(plan, measure))
+        shards.update_bar(bar, plan, units)
+    return ShardsResult.of(shards.finish_shards(plan, measure))
 
 
 def build_shards_graph(pipeline: beam.Pipeline, plan: ShardsPlan) -> beam.PCollection:
@@ -112,49 +121,16 @@ def build_shards_graph(pipeline: beam.Pipeline, plan: ShardsPlan) -> beam.PColle
     packed = (
         pipeline
         | "List units" >> beam.Create(units)
-        | "Pack into shards" >> beam.ParDo(PackIntoShards(plan.packing))
+        | "Pack into shards" >> beam.ParDo(shards.PackIntoShards(plan.packing))
     )
     if is_staged_only(plan.engine):  # where nobody waits to add up
         _ = (
             packed
             | "Count units" >> beam.combiners.Count.Globally()
             | "Write totals"
-            >> beam.Map(lambda _, plan: finish_shards(plan), replace(plan, units=()))
+            >> beam.Map(lambda _, plan: shards.finish_shards(plan), replace(plan, units=()))
         )
     return packed
-
-
-def make_general_corpus(options: ShardsOptions, flags: list[str]) -> str:
-    """Make a corpus of general text, all of it on the pretrain side; return its folder.
-
-    An interrupted job is continued by the same command.
-    """
-    folder = storage.join_path(options.output, "corpus")
-    config = CorpusConfig(
-        format="text",
-        split="pretrain=1",
-        max_characters=MAX_DOCUMENT,
-        title=False,
-        withhold_own=False,
-        max_record_bytes=options.max_record_bytes,
-        max_expansion=options.max_expansion,
-    )
-    made = corpus_job.make_corpus(
-        config,
-        storage.expand_patterns(options.general_text, "general_text"),
-        folder,
-        withhold=options.withhold,
-        withhold_corpus=options.withhold_corpus,
-        punkt=options.punkt,
-        beam_options=flags,
-    )
-    if made.staged:
-        raise UserError(
-            "its corpus has to be there before the shards are staged; make it "
-            "with corpus_job and `format text`, and give it as `corpus`",
-            "general_text",
-        )
-    return folder
 
 
 if __name__ == "__main__":

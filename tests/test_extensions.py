@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from amazon_electra.beam_jobs.config import CorpusOptions
+from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.core.plugins import VARIABLE
 from amazon_electra.beam_jobs.reading import formats, work_units
 from amazon_electra.beam_jobs.reading.lines import Tally
@@ -87,8 +87,7 @@ def write_star_lines(path: Path, reviews: int) -> Path:
 
 
 def list_files(path: Path, format: str | None = None) -> list[work_units.DumpFile]:
-    options = CorpusOptions(input=(str(path),), output="unused", format=format)
-    return work_units.list_dump_files(options)
+    return work_units.list_dump_files(CorpusConfig(format=format), [str(path)])
 
 
 @pytest.mark.usefixtures("extras")

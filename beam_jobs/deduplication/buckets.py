@@ -1,8 +1,7 @@
 """Cuts files of hashes into buckets by their first bits, so that workers share what is compared.
 
-A file begins with the hashes of the first bucket; where each of MAX_BUCKETS begins in it is a small
-file beside it, and those of many files are joined in one (`join_starts`). A worker reads a bucket
-as one stretch of each unit's file, and several buckets at once, since in a store each is a request.
+Where each of MAX_BUCKETS begins in a file is a small file beside it; those of many files are joined
+(`join_starts`). A worker reads a bucket as one stretch of each file, several buckets at once.
 """
 
 import mmap
@@ -18,8 +17,7 @@ from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize, 
 
 MAX_BUCKETS = 1024  # whose places in a file are known
 MOST_BUCKETS = 1 << 17
-"""Of more than MAX_BUCKETS, the worker that compares one takes it out of what it reads, so that its
-rows are no more where a dump has billions of reviews."""
+"""Of more than MAX_BUCKETS a worker takes one out of what it reads, for billions of reviews."""
 MAX_PARTS = 128
 """More workers than these have nothing to do while the others search, a fifth of a corpus job."""
 Part = tuple[int, int, int]
@@ -32,8 +30,7 @@ SPOOLED_ROWS = 1 << 16  # rows that are sorted together, at least, while they ar
 BucketReader = Callable[[int], Iterator[np.ndarray]]
 """Yields the rows of a bucket, by its number, file by file."""
 SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8
-"""From so many reviews on there are so many buckets, at least: 0.7 µs a review go to several
-workers, and a bucket more takes 0.2 ms of each unit."""
+"""From so many reviews on at least so many buckets; one takes 0.2 ms of each unit."""
 
 
 def number_buckets(hashes: np.ndarray, of: int = MAX_BUCKETS) -> np.ndarray:
@@ -61,9 +58,7 @@ class BucketedFiles:
     kind: int = 0  # which of its kinds they are
 
     def read_starts(self, part: Part) -> np.ndarray:
-        """Return where each bucket of a part begins, and the last one ends, int64 [buckets + 1,
-        files]; of MAX_BUCKETS where there are more.
-        """
+        """Return where each bucket of a part begins, and the end, int64 [buckets + 1, files]."""
         number, parts, of = part[0], part[1], min(part[2], MAX_BUCKETS)
         first, last = (k * (MAX_BUCKETS // parts) for k in (number, number + 1))
         files, row = len(self.paths), len(self.paths) * STARTS.itemsize
@@ -82,9 +77,7 @@ NO_FILES = BucketedFiles()
 
 
 def join_starts(paths: Sequence[str], joined: str) -> None:
-    """Write one file of the starts that each of these files holds of one kind or several: uint64
-    [kinds, MAX_BUCKETS + 1, files].
-    """
+    """Write one file of the starts of these files: uint64 [kinds, MAX_BUCKETS + 1, files]."""
     with storage.atomic_path(joined) as path:
         for number, packed in enumerate(storage.map_paths(storage.read_bytes, paths)):
             starts = np.frombuffer(packed, STARTS)
@@ -94,9 +87,7 @@ def join_starts(paths: Sequence[str], joined: str) -> None:
 
 
 def join_files(paths: Sequence[str], joined: str, others: Sequence[str] = ()) -> BucketedFiles:
-    """Join the starts of files, each of which has them in a file with .starts behind its name;
-    return all of them, by name.
-    """
+    """Join the starts of files, NAME.starts for NAME; return the files, by name."""
     ordered = tuple(sorted([*paths, *others]))
     if ordered:
         join_starts([f"{path}.starts" for path in ordered], joined)
@@ -104,9 +95,7 @@ def join_files(paths: Sequence[str], joined: str, others: Sequence[str] = ()) ->
 
 
 def join_unit_starts(counts: list[PreparedUnit], folder: str) -> list[UnitSize]:
-    """Join the starts of all prepared units in a folder, once; return the units' sizes in their
-    order.
-    """
+    """Join the starts of all prepared units, once; return the units' sizes in their order."""
     units, joined = measure_units(counts), storage.join_path(folder, JOINED)
     if not storage.exists(joined):
         join_starts([storage.join_path(folder, f"{c.unit}.starts") for c in units], joined)
@@ -121,9 +110,7 @@ def list_unit_files(folder: str, units: Sequence[UnitSize], kind: str) -> Bucket
 
 
 def count_buckets(rows: int, bucket_rows: int, reviews: int = 0) -> int:
-    """Return how many buckets to make, a power of two: each of about `bucket_rows` at most, and of
-    many reviews enough for several workers.
-    """
+    """Return how many buckets to make, a power of two, of about `bucket_rows` at most."""
     fewest = SHARED_BUCKETS if reviews >= SHARED_REVIEWS else 1
     return min(MOST_BUCKETS, max(fewest, 1 << (rows // bucket_rows).bit_length()))
 
@@ -141,9 +128,7 @@ def list_buckets_of(part: Part) -> range:
 
 
 class BucketedRows:
-    """Collects rows of a kind in a temporary file, and writes them bucket by bucket of the hashes
-    in a column, the first one if none is named.
-    """
+    """Spools rows of a kind, and writes them bucket by bucket of a column of hashes."""
 
     def __init__(self, kind: np.dtype, by: str = "") -> None:
         self._kind, self._by = kind, by or name_hashes(kind)
@@ -197,9 +182,7 @@ def name_hashes(kind: np.dtype) -> str:
 def open_part(
     part: Part, files: BucketedFiles, kind: np.dtype, by: str = ""
 ) -> Iterator[BucketReader]:
-    """Yield what reads the buckets of a part, in files of rows of this kind, within the block.
-    `by` names the column of the hashes, if it is not the first one.
-    """
+    """Yield what reads the buckets of a part, within the block; `by` names the column of hashes."""
     starts = files.read_starts(part) * kind.itemsize
     within, hashes = max(1, part[2] // MAX_BUCKETS), by or name_hashes(kind)
     first = list_buckets_of(part)[0] // within

@@ -20,9 +20,9 @@ HASH = np.dtype("<u8")
 TEXT_NGRAMS = np.dtype([("row", "<u4"), ("runs", "<u4")])
 """The row number of a text in its file, and how many of its n-grams are common."""
 MIN_OWN = 8
-"""N-grams beside common ones that a text needs to be compared by them: with fewer there are fewer
-words beside the phrase, and it is withheld only if the words are equal, like any text of so few
-words. "Nice product. I received this …" has two."""
+"""N-grams beside common ones that a text needs to be compared by them; with fewer it is withheld
+only if the words are equal. "Nice product. I received this …" has two.
+"""
 CHUNK_ROWS = 1 << 20  # rows of a file of held-out n-grams that are held at once, 24 MiB
 SLOTS = 8  # of a HashFilter, for each hash: one of 8 others passes
 
@@ -83,9 +83,7 @@ class NGramTexts:
         self._trained = pairs[rank < MAX_TEXTS]
 
     def list_common(self, reviews: int) -> np.ndarray:
-        """Return the hashes of the n-grams that are common in a dump of so many reviews,
-        ascending.
-        """
+        """Return the hashes of the common n-grams of a dump of so many reviews, ascending."""
         trained = (self._trained >> np.uint64(32)).astype(np.int64)
         texts = self._held + np.bincount(trained, minlength=len(self._runs))
         many = min(max(math.ceil(COMMON_SHARE * reviews), MIN_TEXTS), MAX_TEXTS)
@@ -99,9 +97,7 @@ def read_common(paths: Sequence[str]) -> np.ndarray:
 
 
 def count_ngrams(chunks: Iterable[np.ndarray], common: np.ndarray) -> np.ndarray:
-    """Return TEXT_NGRAMS by row; `chunks` are the HELD_RUN of a file of texts, `common` the hashes
-    of common n-grams.
-    """
+    """Return TEXT_NGRAMS by row, of the HELD_RUN of a file and the hashes of common n-grams."""
     keys, counts = [np.empty(0, np.uint32)], [np.empty(0, np.int64)]
     for rows in chunks:
         found, n = np.unique(rows["row"][np.isin(rows["run"], common)], return_counts=True)
@@ -115,9 +111,7 @@ def count_ngrams(chunks: Iterable[np.ndarray], common: np.ndarray) -> np.ndarray
 
 
 def write_counts(path: str, folder: str, kind: np.dtype, common: Sequence[str]) -> Iterator[str]:
-    """Write TEXT_NGRAMS of a file of HELD_RUN (`kind`), once, and yield the name of the file, if
-    any of its texts has a common n-gram; `common` are the paths of what `write_common` left.
-    """
+    """Write TEXT_NGRAMS of a file of HELD_RUN (`kind`), once; yield its name, if there are any."""
     name = name_file(path)
     written = storage.join_path(folder, f"{name}.counts")
     if not storage.exists(written):
@@ -138,9 +132,8 @@ def name_file(path: str) -> str:
 
 
 def discount(rows: np.ndarray, packed: bytes, common: np.ndarray) -> np.ndarray:
-    """Return HELD_RUN of a file's texts without the `common` n-grams, in sizes that do not count
-    them; of a text of little else only its hash as a whole. `packed` are the TEXT_NGRAMS of the
-    file.
+    """Return HELD_RUN of a file without the `common` n-grams, also in the sizes; of a text of
+    little else only its hash as a whole. `packed` are the file's TEXT_NGRAMS.
     """
     counted = np.frombuffer(packed, TEXT_NGRAMS)
     if not len(counted):

@@ -1,9 +1,7 @@
 """Reads the texts of an evaluation file of any form: every field but labels, numbers and names.
 
-Nothing is assumed about which column is the text, so that no part of a task leaks: questions,
-contexts and answers of question answering as well as the sentences of GLUE, and lines as a whole.
-Texts of fewer than three words are skipped: labels, names and "Love it!", which is nobody's in
-particular (model/report/templates/report.md.j2 says so in the report).
+Nothing is assumed about which column is the text, so that no part of a task leaks. Texts of fewer
+than three words are skipped: labels, names and "Love it!", which is nobody's in particular.
 """
 
 import csv
@@ -44,9 +42,7 @@ NO_ANSWER = "ANSWERNOTFOUND"  # stands at the end of every review of SubjQA; it 
 
 def list_forms(raw: str, mends: bool = False) -> set[str]:
     """Return a text as a job may have it in a review: clean, with personal data masked or not, and
-    with its mojibake mended too where the job `mends` it.
-
-    A text of which nothing is left has no form. Repaired run-ons change no word.
+    where the job `mends` mojibake with it mended too; run-ons change no word.
     """
     texts = {clean_text(text) for text in ({raw, repair_mojibake(raw)} if mends else {raw})}
     return {form for text in texts for form in (text, mask_personal_data(text)[0])} - {""}
@@ -58,11 +54,7 @@ def identify_file(path: str) -> str:
 
 
 def read_evaluation_texts(path: str, limits: Limits = DEFAULT_LIMITS) -> Iterator[str]:
-    """Yield the texts of an evaluation file.
-
-    Files of lines are streamed, whose records may be of any length: a JSON document is held as a
-    whole.
-    """
+    """Yield the texts of an evaluation file; a JSON document is held as a whole."""
     if path.endswith(".parquet"):
         with storage.open_bytes(path) as file:
             for row in parquet.read_rows(
@@ -145,10 +137,7 @@ def _is_tagged_word(line: str) -> bool:
 
 
 def _read_table_fields(lines: Lines, path: str) -> Iterator[str]:
-    """Yield whole lines and, of what may be a TSV or CSV, fields, with quotes tried both ways.
-
-    A table of two columns looks like sentences with a comma.
-    """
+    """Yield lines and, of what may be a TSV or CSV, fields, with quotes tried both ways."""
     first = next(lines(), "")
     delimiter = max("\t,", key=first.count)
     yield from (part for line in lines() for part in line.splitlines())

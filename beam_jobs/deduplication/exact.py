@@ -1,11 +1,9 @@
 """Which copy of a repeated text stays, decided on packed numbers alone.
 
-Every prepared review gives one packed row of 28 bytes. Of the rows with the same text hash the one
-with the smallest key stays: the review id, then a hash of what else is kept. So neither the order
-of a dump's files and records nor the number of workers decides. Only copies equal in every field
-that is kept tie, and then the first in the dump stays.
-
-Workers share the search by buckets of hashes, each of which is read from all units (buckets.py).
+Of the rows with the same text hash the one with the smallest key stays: the review id, then a hash
+of what else is kept. So neither the order of files and records nor the number of workers decides;
+of copies that are equal in every field the first in the dump stays. Workers share the search by
+buckets of hashes (buckets.py).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,7 +24,8 @@ BUCKET_ROWS = 1 << 20  # rows of a bucket: 28 MiB, some 100 MiB while it is sort
 MAX_CODES = 3
 CONTRADICTION = np.dtype([("row", "<u4"), ("column", "<u4"), ("codes", "<u4", (MAX_CODES,))])
 """A review that stays, the number of a label of which copies of it have other classes, and the
-hashes of the first MAX_CODES classes (`values.hash_value`); 0: there are fewer."""
+hashes of the first classes (`values.hash_value`).
+"""
 UnitRows = tuple[str, bytes]  # the name of a unit and rows of a kind, packed
 
 
@@ -36,9 +35,7 @@ def hash_text(text: str) -> bytes:
 
 
 def compute_keys(review_ids: bytes, rest: Iterable[str]) -> np.ndarray:
-    """Return uint64 keys: 48 bits of the review id (16 bytes each), 16 of a hash of what else is
-    kept.
-    """
+    """Return uint64 keys: 48 bits of the review id (16 bytes each), 16 of a hash of the rest."""
     ids = np.frombuffer(review_ids, dtype=">u8").reshape(-1, 2)[:, 0].astype(np.uint64)
     hashes = np.array(
         [xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass")) for text in rest],
@@ -58,10 +55,8 @@ def pack_rows(text_hashes: bytes, keys: np.ndarray) -> np.ndarray:
 
 
 def sort_copies(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the rows of a bucket, the number of the unit of each, and the order in which copies of
-    a text follow one another, the one that stays first.
-
-    `parts` are the PACKED_ROW of the bucket by unit, in the order of the dump.
+    """Return the rows of a bucket (PACKED_ROW by unit), the unit of each, and the order in which
+    copies of a text follow one another, the one that stays first.
     """
     rows = np.concatenate([np.empty(0, PACKED_ROW), *parts])
     unit = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
@@ -70,27 +65,21 @@ def sort_copies(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np
 
 
 def find_duplicates(parts: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield ROW_NUMBER of the copies in a bucket that do not stay, by the number of their unit;
-    `parts` are as for `sort_copies`.
-    """
+    """Yield ROW_NUMBER of copies in a bucket that do not stay, by the number of their unit."""
     rows, unit, order = sort_copies(parts)
     goes = np.sort(order[~mark_firsts(rows["high"][order], rows["low"][order])])
     return group_by_unit(unit[goes], rows["row"][goes])
 
 
 def make_codes_kind(labels: int) -> np.dtype:
-    """Return the rows of a unit's `.codes`, which are in the order of its `.hashes`: the first half
-    of a text's hash, and the hash of the class of each label.
-    """
+    """Return the rows of `.codes`, ordered as `.hashes`: half a text's hash, codes of classes."""
     return np.dtype([("high", ">u8"), ("codes", "<u4", (labels,))])
 
 
 def find_contradictions(
     part: Part, folder: str, counts: list[UnitSize], labels: int
 ) -> Iterator[UnitRows]:
-    """Yield CONTRADICTION by unit, of reviews that stay of copies with different classes; the
-    arguments are those of `find_in_part`, and how many labels there are.
-    """
+    """Yield CONTRADICTION by unit, of reviews that stay of copies with different classes."""
     hashes = buckets.list_unit_files(folder, counts, "hashes")
     paths = tuple(f"{path.removesuffix('hashes')}codes" for path in hashes.paths)
     codes = replace(hashes, paths=paths)
@@ -108,9 +97,7 @@ def find_contradictions(
 def compare_labels(
     parts: list[np.ndarray], codes: list[np.ndarray]
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield CONTRADICTION of a bucket by the number of their unit; `parts` are as for
-    `sort_copies`, `codes` the rows of `.codes` beside the parts.
-    """
+    """Yield CONTRADICTION of a bucket by the number of their unit; `codes` lie beside `parts`."""
     rows, unit, order = sort_copies(parts)
     is_first = mark_firsts(rows["high"][order], rows["low"][order])
     firsts = order[is_first]
@@ -143,9 +130,7 @@ def group_by_unit(units: np.ndarray, rows: np.ndarray) -> Iterator[tuple[int, np
 def collect_units(
     found: Iterable[Iterable[tuple[int, np.ndarray]]], units: Sequence[UnitSize]
 ) -> Iterator[UnitRows]:
-    """Yield what several buckets have found (`group_by_unit`), by unit; the largest units come
-    first: the runner deals them out to its workers in this order.
-    """
+    """Yield what several buckets have found, by unit, the largest first: they are dealt out so."""
     packed = [list[bytes]() for _ in units]
     for of_bucket in found:
         for number, rows in of_bucket:
@@ -162,9 +147,7 @@ def list_parts(counts: list[UnitSize]) -> Iterator[Part]:
 
 
 def find_in_part(part: Part, folder: str, counts: list[UnitSize]) -> Iterator[UnitRows]:
-    """Yield ROW_NUMBER of copies by unit, from the `.hashes` of all units in a folder; `counts` in
-    their order (`buckets.join_unit_starts`).
-    """
+    """Yield ROW_NUMBER of copies by unit, from the `.hashes` of all units in a folder."""
     files = buckets.list_unit_files(folder, counts, "hashes")
     with buckets.open_part(part, files, PACKED_ROW) as read_hashes:
         found = (find_duplicates(list(read_hashes(k))) for k in buckets.list_buckets_of(part))

@@ -1,20 +1,16 @@
 """Finds the reviews that repeat a held-out text, or nearly so, so that none is trained on: a dev or
 test review of the dump or of another corpus, or a text of an evaluation file.
 
-Two texts nearly repeat each other if the shorter one has half of its runs of 8 words in the other
-one, but for those that many texts share (common_ngrams.py). Texts of 3 to 7 words, and those of few
-words beside common runs, are withheld only if the words are equal: "i love it" is in half of all
-reviews.
-
-The first pass over a unit leaves the runs of its reviews, bucket by bucket (buckets.py):
+Two texts nearly repeat each other if the shorter one has half of its runs of 8 words in the other,
+but for those that many texts share (common_ngrams.py). Shorter texts are withheld only if the words
+are equal: "i love it" is in half of all reviews. Bucket by bucket (buckets.py) there are:
 
 UNIT.runs            RUN of the reviews that may be trained on, by row number
 UNIT.heldout         HELD_RUN of the dev and test reviews, each run once a review
 00000.heldout        those of the dev and test reviews of another corpus
 withheld.heldout     those of evaluation files
 
-No worker holds more than a bucket or the matches of a unit, the common runs and the sizes of all
-units.
+No worker holds more than a bucket or the matches of a unit.
 """
 
 import itertools
@@ -56,17 +52,15 @@ LookUp = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Returns of distinct runs, ascending, how many held-out texts have each, and the texts of all."""
 HELD_OUT_SPLITS = ("dev", "test")  # the splits that models are chosen and judged by
 HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u8"), ("row", "<u4"), ("size", "<u4")])
-"""A hash, the hash of the words of a text that has it, the number of the review with that text, and
-how many distinct runs of 8 words it has. Copies of a text have the same hash."""
+"""A hash, the hash of the words of a text that has it, that review's number, its distinct runs."""
 MATCH = np.dtype([("text", "<u8"), ("row", "<u4"), ("size", "<u4"), ("shared", "<u4")])
-"""Hash of the words of a held-out text; row number of a review in its unit; how many runs the text
-has; how many both have in a bucket. COMMON instead of a text: how many common runs the review
-has."""
+"""A held-out text (hash of its words), a review's row, the runs of the text, and those of both in a
+bucket; for COMMON how many common runs the review has.
+"""
 COMMON = np.uint64(0xFFFFFFFFFFFFFFFF)
 EQUAL = 1 << 30  # runs that texts of equal words count as sharing: more than any text has
 UNIT_MATCH = np.dtype([("unit", "<u8"), ("match", MATCH)])
-"""A match, and the number of its unit, shifted so that its first bits are those of the highest
-number."""
+"""A match, and the number of its unit, shifted so that its first bits decide the bucket."""
 EVALUATION = "withheld"  # name of the file of the texts of evaluation files
 BUCKET_RUNS = 1 << 22  # held-out runs of a bucket at most, 96 MiB
 CHUNK_TEXTS = 4096  # evaluation texts whose forms are held at once
@@ -75,8 +69,8 @@ CHUNK_TEXTS = 4096  # evaluation texts whose forms are held at once
 def hash_runs(
     texts: list[str], is_held_out: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return RUN of the texts that are not held out and HELD_RUN of those that are, by their
-    indices, and how many runs of 8 words each has, uint32 [texts].
+    """Return RUN of the texts that are not held out and HELD_RUN of those that are, by index, and
+    how many runs each has, uint32 [texts].
     """
     all_runs, all_owners = [np.empty(0, np.uint64)], [np.empty(0, np.uint32)]
     hashes, sizes = np.zeros(len(texts), np.uint64), np.zeros(len(texts), np.uint32)
@@ -118,9 +112,7 @@ class NGramHasher:
 
 
 def write_corpus_runs(run: tuple[int, tuple[str, ...]], folder: str) -> str:
-    """Write the runs of the dev and test reviews of some files of a corpus, once; return the
-    path.
-    """
+    """Write the runs of the dev and test reviews of some corpus files, once; return the path."""
     number, paths = run
     path = storage.join_path(folder, f"{number:05d}.heldout")
     return write_other_runs(read_held_out_batches(paths), path)
@@ -129,9 +121,7 @@ def write_corpus_runs(run: tuple[int, tuple[str, ...]], folder: str) -> str:
 def write_withheld_runs(
     files: Sequence[str], folder: str, limits: Limits, mends: bool = False
 ) -> list[str]:
-    """Write the runs of evaluation files, once; return the path, if there are any. `mends` is as
-    for `list_forms`.
-    """
+    """Write the runs of evaluation files, once; return the path, if there are any."""
     if not files:
         return []
 
@@ -169,9 +159,7 @@ def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
 def list_run_parts(
     counts: list[UnitSize], others: BucketedFiles = buckets.NO_FILES
 ) -> Iterator[Part]:
-    """Yield the parts of the buckets that are compared; `others` are HELD_RUN of texts that are no
-    reviews of the job's dump.
-    """
+    """Yield the parts of the buckets that are compared; `others` are no reviews of the dump."""
     runs = others.count_rows() + sum(unit.held_out_runs for unit in counts)
     reviews = sum(unit.prepared for unit in counts)
     return buckets.list_parts(buckets.count_buckets(runs, BUCKET_RUNS, reviews))
@@ -187,10 +175,7 @@ def open_part(
     others: BucketedFiles,
 ) -> Iterator[tuple[BucketReader, Callable[[int], Iterator[tuple[str, np.ndarray]]]]]:
     """Yield two functions of the number of a bucket: what reads RUN of each unit, and what reads
-    names of files of held-out texts and their HELD_RUN, without reviews that are near copies.
-
-    `units` come in their order (`buckets.join_unit_starts`); `copies` names those that have near
-    copies (`near.write_copies`); `others` are as for `list_run_parts`.
+    files of held-out texts and their HELD_RUN, without reviews in the `copies` of units.
     """
     runs, held = (buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout"))
     with (
@@ -218,9 +203,7 @@ def write_common(
     copies: Sequence[str] = (),
     others: BucketedFiles = buckets.NO_FILES,
 ) -> str:
-    """Write which n-grams of a part are common, once; return the path. The arguments are those of
-    `open_part`; texts of evaluation files do not count.
-    """
+    """Write which n-grams of a part are common, once; evaluation files do not count."""
     path = storage.join_path(folder, f"{part[0]:03d}.common")
     if storage.exists(path):
         return path
@@ -263,10 +246,7 @@ def write_matches(
     counts: Sequence[str] = (),
 ) -> str:
     """Write what the reviews of all units share with held-out ones in a part, once; return the path
-    of MATCH, unit by unit. Where each unit begins is in a file with .starts behind it.
-
-    The first arguments are those of `open_part`; `common` are the paths of `write_common`; `counts`
-    names the files of held-out texts that have common n-grams (`common_ngrams.write_counts`).
+    of MATCH, unit by unit; .starts says where each begins. `counts` are of `write_counts`.
     """
     path = storage.join_path(folder, f"{part[0]:03d}.matches")
     if storage.exists(f"{path}.starts"):
@@ -312,9 +292,7 @@ def write_matches(
 
 @contextmanager
 def open_files(folder: str, names: Sequence[str], ending: str) -> Iterator[Callable[[str], bytes]]:
-    """Yield what returns the bytes of NAME.ending in a folder, none for what is not among `names`.
-    They wait in a temporary file.
-    """
+    """Yield what returns the bytes of NAME.ending in a folder; none for other names."""
     paths = [storage.join_path(folder, f"{name}.{ending}") for name in names]
     places: dict[str, tuple[int, int]] = {}
     with tempfile.TemporaryFile() as spool:
@@ -339,7 +317,7 @@ def _join_texts(parts: list[np.ndarray]) -> np.ndarray:
 
 def list_ngrams(words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return hashes of runs (uint64), those of whole texts last, and the text of each; and how many
-    runs of RUN_WORDS each text has (uint32).
+    runs each text has (uint32).
     """
     runs, owners = words.hash_runs(RUN_WORDS)
     sizes = np.bincount(owners, minlength=words.texts).astype(np.uint32)
@@ -362,10 +340,7 @@ def drop_repeated_runs(runs: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray
 def count_shared_runs(
     runs: np.ndarray, owners: np.ndarray, look_up: LookUp
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield texts, held-out texts and how many distinct runs both have, each pair of texts once.
-
-    `runs` are those of the texts `owners`; what is yielded at once ascends.
-    """
+    """Yield texts, held-out texts and how many distinct runs both have, each pair of texts once."""
     distinct, numbers = np.unique(runs, return_inverse=True)
     counts, held = look_up(distinct)
     begins = np.cumsum(counts) - counts
@@ -382,9 +357,7 @@ def count_shared_runs(
 
 
 def cut_groups(numbers: np.ndarray, weights: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
-    """Yield stretches of ascending numbers: equal ones in the same, and together no more weight
-    than `most`, where more than one number is in it.
-    """
+    """Yield stretches of ascending numbers, equal ones together, of weight `most` about."""
     ends = find_runs(numbers)[1:]
     totals = np.cumsum(weights)[ends - 1]
     first = group = weight = 0
@@ -399,9 +372,7 @@ class HeldOutNGrams:
     """The held-out runs of a bucket, by run, and the texts that have them."""
 
     def __init__(self, parts: list[np.ndarray], common: np.ndarray) -> None:
-        """Take the rows of the bucket in each file: `parts` is empty then. `common` are the hashes
-        of the common runs, which none of the rows has.
-        """
+        """Take the rows of the bucket in each file (`parts` is empty then), none `common`."""
         rows = np.zeros(len(common), HELD_RUN)
         rows["run"], rows["text"] = common, COMMON
         parts.append(rows)
@@ -458,8 +429,8 @@ def keep_first_texts(rows: np.ndarray) -> np.ndarray:
 
 
 def find_near(matches: np.ndarray, first_row: int, sizes: np.ndarray) -> np.ndarray:
-    """Return of the reviews from a row on, which have so many runs, whether each nearly repeats a
-    held-out text, by their MATCH, one for each pair.
+    """Return whether each review from a row on, which has so many runs, nearly repeats a held-out
+    text, by MATCH, one for each pair.
     """
     sizes = sizes.astype(np.int64)
     rows, is_common = matches["row"].astype(np.int64) - first_row, matches["text"] == COMMON
@@ -498,8 +469,6 @@ class UnitMatches:
         self._matches = add_up_matches(found)
 
     def mark_near(self, first_row: int, sizes: np.ndarray) -> np.ndarray:
-        """Return of the reviews from a row on, which have so many runs, whether each nearly repeats
-        one that is held out.
-        """
+        """Return whether each review from a row on, with so many runs, is near a held-out one."""
         bounds = np.searchsorted(self._matches["row"], [first_row, first_row + len(sizes)])
         return find_near(self._matches[slice(*bounds)], first_row, sizes)

@@ -1,10 +1,8 @@
 """Near-duplicates: MinHash (datasketch) of runs of 3 words; who shares a band is a near copy.
 
-Of the reviews that share a band the one with the smallest key stays. Keys are hashes, so neither
-the order within a dump nor the number of workers decides. Texts of fewer than 3 words have no
-near-duplicates. Of a chain of texts, each near the next, the first stays.
-
-The first pass over a unit leaves, bucket by bucket (buckets.py), BAND of each band of each review.
+Of the reviews that share a band the one with the smallest key, a hash, stays, whatever the order of
+the dump. Of a chain of texts, each near the next, the first stays. The first pass over a unit
+leaves BAND of each band of each review, bucket by bucket (buckets.py).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -52,9 +50,7 @@ def make_empty_minhash() -> "MinHash":
 
 @lru_cache(4)
 def choose_bands(threshold: float) -> tuple[int, int]:
-    """Return how many bands of how many values: the widest of which MIN_RECALL of the pairs at the
-    threshold share one.
-    """
+    """Return how many bands of how many values: the widest that find MIN_RECALL of the pairs."""
     agree = min(threshold, MAX_BAND_THRESHOLD)
     widths = range(1, PERMUTATIONS + 1)
     found = [w for w in widths if 1 - (1 - agree**w) ** (PERMUTATIONS // w) >= MIN_RECALL]
@@ -85,9 +81,7 @@ def hash_bands(texts: list[str], threshold: float) -> np.ndarray:
 
 
 def list_band_rows(hashes: np.ndarray, packed: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield BAND of each band of a unit's reviews (`hash_bands`), which `exact.pack_rows` has
-    packed.
-    """
+    """Yield BAND of each band of a unit's reviews, which `exact.pack_rows` has packed."""
     texts, keys = (np.empty(len(packed), np.uint64) for _ in range(2))
     texts[packed["row"]], keys[packed["row"]] = packed["high"], packed["key"]
     for band in hashes.T:
@@ -99,9 +93,7 @@ def list_band_rows(hashes: np.ndarray, packed: np.ndarray) -> Iterator[np.ndarra
 
 
 def find_near_copies(parts: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield ROW_NUMBER of reviews that share a band with another text of a smaller key, by the
-    number of their unit. `parts` are BAND of one bucket by unit.
-    """
+    """Yield ROW_NUMBER of reviews that share a band with another text of a smaller key, by unit."""
     rows = np.concatenate([np.empty(0, BAND), *parts])
     units = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     order = np.lexsort((rows["row"], units, rows["key"], rows["run"]))
@@ -119,9 +111,7 @@ def list_parts(counts: list[UnitSize], threshold: float) -> Iterator[Part]:
 
 
 def find_in_part(part: Part, prepared: str, units: list[UnitSize]) -> Iterator[UnitRows]:
-    """Yield by unit ROW_NUMBER of the near copies that a part of the buckets shows, from the
-    `.bands` of all prepared units, which come in their order (`buckets.join_unit_starts`).
-    """
+    """Yield by unit ROW_NUMBER of the near copies that a part shows, from the `.bands` of all."""
     files = buckets.list_unit_files(prepared, units, "bands")
     with buckets.open_part(part, files, BAND) as read_bands:
         found = (find_near_copies(list(read_bands(k))) for k in buckets.list_buckets_of(part))

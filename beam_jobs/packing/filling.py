@@ -70,10 +70,8 @@ class Beginnings(Queues):
 
 
 class Filling:
-    """Documents waiting to be placed and the sequences filled so far.
-
-    `sentence_ends` and `document_ends`: strictly increasing from 0; between two document ends lies
-    a document.
+    """Documents waiting to be placed and the sequences filled so far. `sentence_ends` and
+    `document_ends` increase from 0; between two document ends lies a document.
     """
 
     def __init__(
@@ -173,10 +171,8 @@ class Filling:
 def fill_sequences(
     sentence_ends: np.ndarray, document_ends: np.ndarray, max_length: int, specials: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return starts, ends and sequences of all pieces, in the order of the text (int64, tokens).
-
-    `specials` is how many tokens each piece needs beside its own. A sentence longer than a sequence
-    is cut.
+    """Return starts, ends and sequences of all pieces, in the order of the text (int64, tokens);
+    each piece needs `specials` more. A sentence longer than a sequence is cut.
     """
     filling = Filling(sentence_ends, document_ends, max_length, specials)
     filling.place_all()

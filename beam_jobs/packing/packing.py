@@ -1,9 +1,8 @@
-"""Packs documents into sequences of at most `max_length` tokens, losing none and leaving little
-room empty.
+"""Packs documents into sequences of at most `max_length` tokens, losing none, with little room
+left.
 
-Each document becomes [CLS] tokens [SEP]. One that does not fit into a sequence is cut into pieces
-at sentence boundaries, a sentence that does not fit where it must be (filling.py decides). Token
-streams are flat numpy arrays, and positions in them count tokens.
+Each document becomes [CLS] tokens [SEP]. One that does not fit is cut into pieces at sentence
+boundaries, a sentence where it must be (filling.py). Positions in the flat arrays count tokens.
 """
 
 from dataclasses import dataclass
@@ -50,9 +49,7 @@ class Counts:
 
 
 def build_shard_schema(vocabulary_size: int) -> pa.Schema:
-    """Return the schema of one packed sequence a row; ids have the narrowest type that holds the
-    vocabulary.
-    """
+    """Return the schema of one packed sequence a row, with the narrowest type for the ids."""
     ids = pa.uint16() if vocabulary_size <= 1 << 16 else pa.uint32()
     return pa.schema(
         [

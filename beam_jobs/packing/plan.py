@@ -1,26 +1,75 @@
-"""Everything the shards job will do, decided once from its options before any work begins."""
+"""Everything the shards job will do, decided before any work begins: the rows of each shard.
 
-from collections.abc import Sequence
+Units follow from the corpus alone, never from the number of workers: runs of row groups over one or
+more files; small files are joined, so that packing has enough to choose from.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from amazon_electra.beam_jobs.config import ShardsOptions
+from amazon_electra.beam_jobs.config import ShardsConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.files import hash_bytes
+from amazon_electra.beam_jobs.core.files import hash_bytes, hash_stream
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION, count_rows
 from amazon_electra.beam_jobs.engine import beam_options
-from amazon_electra.beam_jobs.packing import corpus_units
-from amazon_electra.beam_jobs.packing.corpus_units import CorpusUnit
 from amazon_electra.beam_jobs.packing.tokenization import load_tokenizer
 
 VOCABULARY_FILES = ("tokenizer.json", "tokenizer_config.json")
 WORDS = "vocab.txt"  # beside them where the tokenizer is WordPiece: its entries, one a line
-REVIEW_BYTES = 500
-"""Of a review's text, on average: only to choose how many workers are worth starting."""
+TARGET_UNITS = 64  # enough to keep many workers evenly busy, between the two bounds
+MIN_UNIT_ROWS = 4096  # fewer reviews leave packing too little to choose from
+MAX_UNIT_ROWS = 1 << 17  # more reviews take long to repeat when a worker dies
+WINDOW_ROWS = 8_192  # tokenized and packed at a time; twice as many fill as well, take 75 MB more
+REVIEW_BYTES = 500  # of text, on average: only to choose how many workers are worth starting
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Row groups `first` to `last` (exclusive) of a corpus file."""
+
+    path: str
+    first: int
+    last: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class CorpusUnit:
+    """One shard's worth of corpus; a shard that bears its `digest` was made from these rows."""
+
+    number: int
+    parts: tuple[RowGroups, ...]
+    digest: str
+
+    @property
+    def rows(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    def read_windows(self, split: str) -> Iterator[pa.ListArray]:
+        """Yield the sentences of one split's reviews, about WINDOW_ROWS reviews at once."""
+        waiting: list[pa.ListArray] = []
+        for part in self.parts:
+            with storage.open_bytes(part.path) as file:
+                groups, columns = list(range(part.first, part.last)), ["split", "sentences"]
+                for batch in pq.ParquetFile(file).iter_batches(
+                    WINDOW_ROWS // 4, row_groups=groups, columns=columns
+                ):
+                    chosen = pc.equal(batch["split"].cast(pa.string()), split)
+                    waiting.append(batch["sentences"].filter(chosen))
+                    if sum(map(len, waiting)) >= WINDOW_ROWS:
+                        yield pa.concat_arrays(waiting)
+                        waiting = []
+        if sum(map(len, waiting)):
+            yield pa.concat_arrays(waiting)
 
 
 @dataclass(frozen=True)
@@ -69,76 +118,129 @@ class ShardsPlan:
 
 
 def plan_shards(
-    options: ShardsOptions, flags: list[str], packing: Packing, corpus: str
+    config: ShardsConfig, packing: Packing, corpus: str, flags: Sequence[str], is_kept: bool = True
 ) -> ShardsPlan:
-    """Return the plan of a job on a corpus. Raises UserError for one that cannot be read."""
-    units, path = corpus_units.plan_corpus_units(corpus), storage.join_path(corpus, "corpus.json")
+    """Return the plan of a job on a corpus, which `is_kept` unless it is one of general text."""
+    units, path = plan_corpus_units(corpus), storage.join_path(corpus, "corpus.json")
     content = storage.read_bytes(path)
     try:
         result = dict(load_json(content))
     except (ValueError, TypeError) as error:
         raise UserError(f"{path} is damaged ({error}); make the corpus again") from None
-    splits, withheld = result.get("splits"), result.get("withheld_files", [])
-    documents = splits.get(options.split, 0) if splits else None
-    # a corpus of general text goes when it is packed
-    made_of = {"corpus": hash_bytes(content) if options.corpus else "", "withheld": withheld}
+    splits = result.get("splits")
+    documents = splits.get(config.split, 0) if splits else None
+    withheld = result.get("withheld_files", [])
+    made_of = {"corpus": hash_bytes(content) if is_kept else "", "withheld": withheld}
     if "withheld_corpus" in result:
         made_of["withheld_corpus"] = result["withheld_corpus"]
-    is_sample = options.sample_reviews is not None
-    if options.sample_reviews is not None:
-        units = corpus_units.sample_units(units, documents, options.sample_reviews)
+    if config.sample_reviews:
+        units = sample_units(units, documents, config.sample_reviews)
         documents = None
-    engine = beam_options.resolve_beam_options(
-        flags, sum(unit.rows for unit in units) * REVIEW_BYTES
-    )
+    size = sum(unit.rows for unit in units) * REVIEW_BYTES
+    engine = beam_options.resolve_beam_options(list(flags), size)
+    is_sample = bool(config.sample_reviews)
     return ShardsPlan(packing, units, engine, path, documents, made_of, is_sample)
 
 
-def prepare_output(options: ShardsOptions) -> Packing:
+def plan_corpus_units(corpus: str) -> list[CorpusUnit]:
+    """Return all units of a corpus folder, in the order of its files."""
+    names = storage.list_names(corpus)
+    if "corpus.json" not in names:
+        raise UserError(
+            "no corpus.json in it: name the folder of a corpus_job that has ended", "corpus", corpus
+        )
+    groups, digests = [], {}
+    for name in names:
+        if name.startswith("corpus-") and name.endswith(".parquet"):
+            path = storage.join_path(corpus, name)
+            metadata, digests[path] = read_metadata(path)
+            groups += [
+                RowGroups(path, i, i + 1, metadata.row_group(i).num_rows)
+                for i in range(metadata.num_row_groups)
+            ]
+    wanted = min(max(sum(g.rows for g in groups) // TARGET_UNITS, MIN_UNIT_ROWS), MAX_UNIT_ROWS)
+    units = []
+    for number, parts in enumerate(group_row_groups(groups, wanted)):
+        made_of = "\n".join(f"{digests[part.path]} {part.first} {part.last}" for part in parts)
+        units.append(CorpusUnit(number, parts, hash_bytes(made_of.encode())))
+    return units
+
+
+def sample_units(units: list[CorpusUnit], documents: int | None, wanted: int) -> list[CorpusUnit]:
+    """Return the first units, with about `wanted` of the split's `documents`, which hashes spread;
+    all where nobody counted them.
+    """
+    if not documents:
+        return units if documents is None else units[:1]
+    needed = sum(unit.rows for unit in units) * wanted / documents
+    before = itertools.accumulate((unit.rows for unit in units), initial=0)
+    return [unit for unit, rows in zip(units, before, strict=False) if rows < needed]
+
+
+def read_metadata(path: str) -> tuple[pq.FileMetaData, str]:
+    """Return a Parquet file's metadata and the SHA-256 of its footer, which bounds every column."""
+    try:
+        with storage.open_bytes(path) as file:
+            metadata = pq.read_metadata(file)
+            file.seek(-(metadata.serialized_size + 8), 2)
+            return metadata, hash_stream(file)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise UserError(f"cannot be read ({error}); run corpus_job again", "corpus", path) from None
+
+
+def group_row_groups(groups: list[RowGroups], rows_wanted: int) -> Iterator[tuple[RowGroups, ...]]:
+    """Yield row groups in runs of at least `rows_wanted` rows; neighbours become one part."""
+    run: list[RowGroups] = []
+    for group in groups:
+        if run and run[-1].path == group.path:
+            run[-1] = RowGroups(group.path, run[-1].first, group.last, run[-1].rows + group.rows)
+        else:
+            run.append(group)
+        if sum(part.rows for part in run) >= rows_wanted:
+            yield tuple(run)
+            run = []
+    if run:
+        yield tuple(run)
+
+
+def prepare_output(config: ShardsConfig, vocabulary: str, output: str) -> Packing:
     """Copy the vocabulary byte for byte and remove shards.json, the mark of a finished run."""
-    files, size = read_vocabulary_files(options.vocabulary)
-    storage.check_output(options.output)
-    storage.remove_path(storage.join_path(options.output, "shards.json"))
-    folder = storage.join_path(options.output, "vocabulary")
+    files, size = read_vocabulary_files(vocabulary)
+    storage.check_output(output)
+    storage.remove_path(storage.join_path(output, "shards.json"))
+    folder = storage.join_path(output, "vocabulary")
     for name, content in files.items():
         storage.write_bytes(storage.join_path(folder, name), content)
-    packing = Packing(
-        vocabulary=folder,
-        vocabulary_fingerprint=hash_bytes(files["tokenizer.json"]),
-        vocabulary_size=size,
-        max_length=options.max_length,
-        split=options.split,
-        output=options.output,
-    )
+    fingerprint = hash_bytes(files["tokenizer.json"])
+    packing = Packing(folder, fingerprint, size, config.max_length, config.split, output)
     storage.remove_path(packing.failed)
     return packing
 
 
 def read_vocabulary_files(folder: str) -> tuple[dict[str, bytes], int]:
     """Return the content of the vocabulary's files, and one more than its last id."""
-    for name in VOCABULARY_FILES:
-        if not storage.exists(storage.join_path(folder, name)):
-            raise UserError(
-                f"no {name} in {folder}; give the folder that model.vocabulary or "
-                "model.origin wrote",
-                "vocabulary",
-            )
-    names = [*VOCABULARY_FILES, WORDS]
-    places = {name: storage.join_path(folder, name) for name in names}
+    places = {name: storage.join_path(folder, name) for name in (*VOCABULARY_FILES, WORDS)}
     files = {n: storage.read_bytes(p) for n, p in places.items() if storage.exists(p)}
+    if missing := [name for name in VOCABULARY_FILES if name not in files]:
+        raise UserError(
+            f"no {missing[0]} in it; give the folder that model.vocabulary or model.origin wrote",
+            "vocabulary",
+            folder,
+        )
     try:
         tokenizer = load_tokenizer(files["tokenizer.json"].decode()).tokenizer
     except Exception as error:  # tokenizers raises nothing more special
         raise UserError(
-            f"{folder}/tokenizer.json is not an encoder's tokenizer ({error})", "vocabulary"
+            f"its tokenizer.json is not an encoder's tokenizer ({error})", "vocabulary", folder
         ) from None
     size = count_rows(tokenizer)
     words = files.get(WORDS)
     lines = words.decode(errors="replace").removesuffix("\n").count("\n") + 1 if words else size
     if lines != size:
         raise UserError(
-            f"{folder}/{WORDS} has {lines} lines, the ids of tokenizer.json end at "
-            f"{size - 1}; copy both again from one model",
+            f"its {WORDS} has {lines} lines, the ids of tokenizer.json end at {size - 1}; copy "
+            "both again from one model",
             "vocabulary",
+            folder,
         )
     return files, size

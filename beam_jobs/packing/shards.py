@@ -1,6 +1,4 @@
-"""The shards of a job: packed from units, known by their footers, removed if they are strays, and
-added up, checked against what the corpus says.
-"""
+"""The shards of a job: packed from units, known by their footers, removed if strays, added up."""
 
 import os
 import re
@@ -20,7 +18,6 @@ from amazon_electra.beam_jobs.core.parquet import read_footer, write_tables
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
-from amazon_electra.beam_jobs.packing.corpus_units import CorpusUnit
 from amazon_electra.beam_jobs.packing.packing import (
     SPECIALS,
     Counts,
@@ -28,7 +25,7 @@ from amazon_electra.beam_jobs.packing.packing import (
     build_shard_schema,
     pack_documents,
 )
-from amazon_electra.beam_jobs.packing.plan import Packing, ShardsPlan
+from amazon_electra.beam_jobs.packing.plan import CorpusUnit, Packing, ShardsPlan
 from amazon_electra.beam_jobs.packing.tokenization import TextIds, WordIds, load_tokenizer
 
 SHARD_NAME = r"shard-\d{5,}\.parquet"
@@ -54,10 +51,7 @@ class PackIntoShards(beam.DoFn):
 
 
 def write_shard(unit: CorpusUnit, packing: Packing, tokenizer: WordIds | TextIds) -> Counts:
-    """Pack a unit unless its shard is already there; return what the shard holds.
-
-    A unit without any review of the split gives no shard.
-    """
+    """Pack a unit unless its shard is there; return what it holds. No review: no shard."""
     path, schema = packing.shard_path(unit), build_shard_schema(packing.vocabulary_size)
     if storage.exists(path):
         return Counts.of(read_footer(path))
@@ -105,33 +99,24 @@ def update_bar(bar: Progress, plan: ShardsPlan, done: int | None = None) -> None
 
 
 def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict) -> dict[str, Any]:
-    """Write shards.json, the mark of finished shards: the sum of what all footers say, and what
-    `measure` returns last; return its content.
-
-    Raises UserError if there is no sequence in what is no sample, or if the corpus says it holds
-    other reviews, and JobFailed if a unit failed.
+    """Write shards.json, the mark of finished shards: the sum of all footers, and what `measure`
+    returns; return its content. Raises UserError if no sample has no sequence, or if the corpus
+    says it holds other reviews, and JobFailed if a unit failed.
     """
     check_failed(plan.packing.failed)
     packing, source = plan.packing, os.path.dirname(plan.corpus)
-    footers = [
-        read_footer(storage.join_path(packing.output, name)) for name in list_shards(packing.output)
-    ]
+    names = list_shards(packing.output)
+    footers = [read_footer(storage.join_path(packing.output, name)) for name in names]
     counts = sum(map(Counts.of, footers), Counts())
     if not (counts.sequences or plan.is_sample):
-        raise UserError(
-            f"no review of split {packing.split!r} in {source} has a token; give a larger dump",
-            "split",
-        )
+        raise UserError(f"no review of it in {source} has a token", "split", packing.split)
     assert counts.tokens == counts.text_tokens + SPECIALS * counts.pieces, (
         f"tokens lost or invented: {counts}"
     )
     packed = counts.documents + counts.empty_documents
     if plan.documents not in (None, packed):
-        raise UserError(
-            f"{plan.corpus} counts {plan.documents} reviews in "
-            f"{packing.split!r}, its files hold {packed}; run corpus_job again",
-            "corpus",
-        )
+        counted = f"{plan.corpus} counts {plan.documents} reviews in {packing.split}"
+        raise UserError(f"{counted}, its files hold {packed}; run corpus_job again", "corpus")
     result = {
         **asdict(counts),
         "fill": round(counts.tokens / (max(counts.sequences, 1) * packing.max_length), 5),

@@ -27,11 +27,7 @@ DOCUMENTS_AT_ONCE = 512
 
 
 class Memory:
-    """Numbers strings as they come and keeps their token ids: row r has ids[ends[r]:ends[r + 1]].
-
-    Positions are 32 bits wide: a unit has far fewer than 2³¹ tokens, and half the bytes take half
-    the time.
-    """
+    """Numbers strings as they come and keeps their ids: row r has ids[ends[r]:ends[r + 1]]."""
 
     def __init__(self) -> None:
         self.row_of: dict[str, int] = {}
@@ -60,9 +56,7 @@ class Memory:
 
 
 def is_word_piece(tokenizer: Tokenizer) -> bool:
-    """Return whether it is BERT's WordPiece, whatever its case, accents, ids and special entries,
-    so that the ids of words can be remembered.
-    """
+    """Return whether it is BERT's WordPiece, so that the ids of words can be remembered."""
     return (
         isinstance(tokenizer.model, models.WordPiece)
         and isinstance(tokenizer.normalizer, normalizers.BertNormalizer)
@@ -72,11 +66,7 @@ def is_word_piece(tokenizer: Tokenizer) -> bool:
 
 
 def load_tokenizer(content: str) -> "WordIds | TextIds":
-    """Return what gives the ids of documents, by a tokenizer.json.
-
-    Raise an Exception where it is none (tokenizers has no class of its own), ValueError where it is
-    no encoder's.
-    """
+    """Return what gives the ids of documents, by tokenizer.json; Exception where it is none."""
     tokenizer = Tokenizer.from_str(content)
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -94,8 +84,7 @@ class TextIds:
         """Return the ids of all documents (uint32) and where each sentence begins, and the end
         (int64).
 
-        A sentence begins with the token of the space before it, or else with that of its first
-        character that has one; the first one with the document.
+        A sentence begins with the token of the space before it, or of its first character with one.
         """
         texts = pc.binary_join(documents, " ").to_pylist()
         lengths = pc.utf8_length(documents.flatten()).to_numpy()
@@ -118,9 +107,7 @@ class TextIds:
 
 
 def _find_token(encoding: Encoding, start: int, end: int) -> int:
-    """Return the first token that has a character of `start` to `end` (excluded), or else the one
-    after it.
-    """
+    """Return the first token of a character of `start` to `end` (excluded), or the one after."""
     found = (encoding.char_to_token(place) for place in range(start, end))
     token = next((token for token in found if token is not None), None)
     if token is None:
@@ -129,9 +116,7 @@ def _find_token(encoding: Encoding, start: int, end: int) -> int:
 
 
 class WordIds:
-    """BERT's WordPiece, which remembers the ids of every chunk and word it has seen; it must
-    neither truncate nor pad.
-    """
+    """BERT's WordPiece, which remembers the ids of the chunks and words that it has seen."""
 
     def __init__(self, tokenizer: Tokenizer, remembered: int = MAX_REMEMBERED) -> None:
         self.tokenizer = tokenizer
@@ -144,9 +129,7 @@ class WordIds:
         self._chunks, self._words = Memory(), Memory()
 
     def encode_documents(self, documents: pa.ListArray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ids of all documents (uint32) and where each sentence begins, and the end
-        (int64).
-        """
+        """Return the ids of all documents (uint32), where each sentence begins, the end (int64)."""
         return self.encode(documents.flatten())
 
     def encode(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:

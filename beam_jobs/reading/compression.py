@@ -1,8 +1,7 @@
 """Recognizes the compression of a file by its first bytes and streams its uncompressed bytes.
 
-gz is read with ISA-L where the `isal` package is installed, at 2.5 times the speed of zlib. The
-compression registry of fsspec goes by a file's name, and neither delivers what comes before damage
-nor limits expansion.
+fsspec's registry goes by a file's name, and neither delivers what comes before damage nor limits
+expansion. ISA-L (`isal`) reads gz at 2.5 times the speed of zlib.
 """
 
 import bz2
@@ -29,13 +28,7 @@ with suppress(ImportError):
     from isal import isal_zlib as deflate
 
 DAMAGE_ERRORS = (
-    zlib.error,
-    deflate.error,
-    OSError,
-    EOFError,
-    lzma.LZMAError,
-    zipfile.BadZipFile,
-    ValueError,
+    *(zlib.error, deflate.error, OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, ValueError),
 )
 Compression = Literal["", "gz", "bz2", "zst", "zip", "utf16"]
 """UTF-16, as spreadsheets and app shops export it, is unpacked into UTF-8."""
@@ -94,9 +87,7 @@ def _open_decompressor(packed: BinaryIO, path: str, compression: Compression, me
 
 @lru_cache(maxsize=1)
 def _read_zip(identity: storage.Identity) -> zipfile.ZipFile:
-    """Open the zip file of `storage.describe_identity`, once for all its members: reading the list
-    of them takes time that grows with their number.
-    """
+    """Open a zip file once for all its members: reading their list takes long."""
     return zipfile.ZipFile(storage.open_bytes(identity[0]))
 
 
@@ -152,9 +143,7 @@ class GzReader:
 
 
 class Utf16Reader:
-    """Reads UTF-16, whose mark at the beginning gives the order of bytes, as UTF-8; and other bytes
-    as they are.
-    """
+    """Reads UTF-16 that begins with its mark as UTF-8, and other bytes as they are."""
 
     def __init__(self, plain: Any) -> None:
         self._plain, self._rest, self._begins = plain, b"", True
@@ -200,10 +189,9 @@ class SmallReads(io.RawIOBase):
 class PlainStream:
     """Reads uncompressed bytes up to the end or to damage, of which `damage` gives the reason.
 
-    Everything before the damage is delivered: where a block cannot be read, the file is unpacked
-    again in small steps. A disk or network that fails is no damage and ends the job. The file may
-    expand to `max_expansion` times its size (0: any). Of one in a store `block_bytes` are fetched
-    ahead, and none if its `content` is at hand.
+    Where a block cannot be read, the file is unpacked again in small steps, to deliver everything
+    before the damage. It may expand to `max_expansion` times its size (0: any). Of a file in a
+    store `block_bytes` are fetched ahead, and none if its `content` is at hand.
     """
 
     def __init__(

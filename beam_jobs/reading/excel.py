@@ -70,9 +70,7 @@ def read_cell(cell: Any) -> Any:
 
 
 def find_header(rows: list[Row]) -> int:
-    """Return the place of the first row with names: one of them is known, or all cells are texts
-    and as many as those of other rows, about.
-    """
+    """Return the place of the first row with names: one is known, or all cells are texts."""
     names = [{cell for cell in cells if isinstance(cell, str)} for _, cells in rows]
     filled = [sum(cell is not None for cell in cells) for _, cells in rows]
     least = MIN_SHARE * max(filled, default=0)

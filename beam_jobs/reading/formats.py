@@ -29,9 +29,7 @@ def register_format(kind: type[Format]) -> type[Format]:
 
 
 def list_formats() -> dict[str, Format]:
-    """Return every format by name, in the order in which they are asked for a file: those of other
-    packages before ours.
-    """
+    """Return every format by name, in the order in which they are asked: others before ours."""
     load_plugins()
     ours = {kind.name for kind in OURS}
     return dict(sorted(FORMATS.items(), key=lambda item: item[0] in ours))

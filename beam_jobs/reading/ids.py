@@ -34,9 +34,8 @@ def list_columns(file: DumpFile) -> list[str]:
 
 
 def add_id_column(file: DumpFile, given: str | None) -> DumpFile:
-    """Return a file whose records are read with the column of their ids, if there is one.
-
-    Raises UserError for a given column that the file does not have.
+    """Return a file whose records are read with the column of their ids, if there is one; UserError
+    for a given column that the file does not have.
     """
     layout, columns = file.layout, list_columns(file)
     given = (given or "").removeprefix(f"{layout.records}{LIST}.")
@@ -72,9 +71,7 @@ def format_id(value: Any) -> str | None:
 
 
 def warn_of_ids(counts: Mapping[str, int], column: str) -> str:
-    """Return what is wrong with ids that occur so often, or nothing: rows join by an id only where
-    each has its own.
-    """
+    """Return what is wrong with ids that occur so often: rows join only where each has its own."""
     rows = sum(counts.values())
     if len(counts) == rows:
         return ""

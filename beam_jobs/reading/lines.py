@@ -22,9 +22,7 @@ TOO_LONG = "record too long"
 
 
 class WrongFile(ValueError):
-    """Raised by a reader for a file that its beginning was no sign of; the message goes on after
-    the name of the file.
-    """
+    """Raised for a file that is not what its beginning shows; the message follows its name."""
 
 
 class Stream(Protocol):
@@ -64,9 +62,7 @@ def join_rejects(first: Reject, second: Reject) -> Reject:
 
 
 def read_lines(stream: Stream, longest: int, tally: Tally) -> Iterator[tuple[int, bytes] | Reject]:
-    """Yield (number, line without its end). Lines above `longest` bytes are rejected; only their
-    beginning is held.
-    """
+    """Yield (number, line without its end); of one above `longest` bytes a reject."""
     held: list[bytes] = []  # of the line under way
     size = 0
 
@@ -92,7 +88,7 @@ def read_lines(stream: Stream, longest: int, tally: Tally) -> Iterator[tuple[int
 def read_blocks(
     stream: Stream, layout: Layout, tally: Tally
 ) -> Iterator[tuple[int, list[bytes], int] | Reject]:
-    """Yield the blocks of lines between empty lines: number of the first, lines, bytes. Of a block
+    """Yield the blocks of lines between empty lines: number of the first, lines, bytes; of a block
     above `max_record_bytes` only the beginning is held.
     """
     first, held, size = 1, list[bytes](), 0
@@ -112,9 +108,7 @@ def read_blocks(
 
 
 def decode_text(raw: bytes, tally: Tally, encoding: str = "utf-8") -> str:
-    """Decode text in its declared encoding, and what does not follow it as cp1252: texts in which
-    that happens are counted in the notes.
-    """
+    """Decode text, and what does not follow its encoding as cp1252; such texts are counted."""
     try:
         return raw.decode(encoding)
     except UnicodeDecodeError:
@@ -138,8 +132,8 @@ codecs.register_error("amazon_electra_cp1252", _decode_as_cp1252)
 def finish_records(
     items: Iterator[Item], layout: Layout, nested: Collection[str], tally: Tally
 ) -> Iterator[Item]:
-    """Yield the reviews of records: with the fields that are within others (`nested`), columns that
-    are the same for all of a file, and the texts of several columns as one.
+    """Yield the reviews of records: with the fields within others (`nested`), columns of the
+    folder's name, and the texts of several columns as one.
     """
     if not (nested or layout.partition or layout.joined):
         return items
@@ -174,8 +168,7 @@ def join_texts(parts: Iterable[str]) -> str:
 def expand_record(record: dict[str, Any], names: Iterable[str]) -> list[dict[str, Any]]:
     """Return the reviews of a record, each with the fields of these names: `review.text` is in an
     object, `products[].reviews[].text` in each object of lists. What stands where a list should is
-    its only item. Without a name with `[]` the record is one review. A field that has such a name
-    itself is meant by it.
+    its only item.
     """
     paths = {name: name for name in names if name not in record}
     return [record | found for found in _expand(record, paths)]
@@ -215,9 +208,7 @@ def collect_values(value: Any, path: str) -> Iterator[Any]:
 
 
 def name_list(name: str) -> str:
-    """Return what the names of all fields begin with that are in the same list as this one:
-    `reviews[].` for `reviews[].text`, nothing for `text`.
-    """
+    """Return what all names of its list begin with: `reviews[].` for `reviews[].text`."""
     path, mark, _ = name.rpartition(LIST)
     return f"{path}{mark}." if mark else ""
 

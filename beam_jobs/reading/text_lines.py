@@ -39,9 +39,7 @@ class LabelledLines:
 
 
 class FastText(Format):
-    """Lines such as `__label__2 Title: text`. Labels are stars or polarity where the beginning of
-    the file shows it, or else classes.
-    """
+    """Lines such as `__label__2 Title: text`; labels are stars or polarity, or else classes."""
 
     name, endings = "fasttext", ("txt",)
 
@@ -106,9 +104,7 @@ class FastText(Format):
 
 
 class Snap(Format):
-    """A block has a line `review/text: …` for each field; one without a key continues the one
-    before.
-    """
+    """A block has a line `review/text: …` for each field; one without a key continues it."""
 
     name, endings = "snap", ("txt",)
     has_only_strings = True
@@ -143,9 +139,7 @@ class Snap(Format):
 
 
 class PlainText(Format):
-    """A document on each line, or in each block of lines. Read only where it is asked for: any text
-    is some.
-    """
+    """A document on each line, or in each block of lines, where it is asked for."""
 
     name = "text"
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from amazon_electra.beam_jobs.config import DumpOptions
+from amazon_electra.beam_jobs.config import ReadingConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.labels.values import LABEL
@@ -39,8 +39,7 @@ from amazon_electra.beam_jobs.text.splits import KEY_FIELDS
 TARGET_UNITS = 64  # 8 or more for each of 8 workers; dumps for more have units of the largest size
 MIN_UNIT_BYTES, MAX_UNIT_BYTES = 4_000_000, 64_000_000  # bytes of a dump, uncompressed
 MANY_UNITS, LARGEST_UNIT_BYTES = 10_000, 192_000_000
-"""Of a dump of more units than that they are larger, up to this: what is kept and read of each unit
-grows with their number."""
+"""Of a dump of more units than that they are larger, up to this."""
 COMPRESSION_RATIO = 3  # uncompressed bytes a packed one of review text stands for, at least
 RECUT_ABOVE_UNITS = 4  # units in a packed file from which on it is re-cut
 PARTITION = re.compile(r"(\w+)=([^=]*)")
@@ -153,20 +152,24 @@ def check_damage(names: Iterable[str], most: int) -> None:
     damaged = sorted(set(names))
     if len(damaged) > most:
         more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
+        shown = f"{', '.join(damaged[:3])}{more}: damaged and only partly readable"
         raise UserError(
-            f"{', '.join(damaged[:3])}{more}: damaged and only partly readable; fetch again, or "
-            f"read what is left with `--dump.max_damaged_files {len(damaged)}`"
+            f"{shown}; fetch again, or allow {len(damaged)} to read what is left",
+            "max_damaged_files",
+            most,
         )
 
 
-def list_dump_files(options: DumpOptions, labels: Sequence[str] = ()) -> list[DumpFile]:
+def list_dump_files(
+    config: ReadingConfig, input: Sequence[str], labels: Sequence[str] = ()
+) -> list[DumpFile]:
     """Return the files of a dump by name; UserError where none has the column of a label."""
-    overrides = fields.parse_column_overrides(options.columns)
+    overrides = fields.parse_column_overrides(config.columns)
     overrides |= {f"{LABEL}{column}": column for column in labels}
     files: list[DumpFile] = []
     layouts: dict[Layout, Layout] = {}  # those of most files are equal, and kept once
-    found = storage.list_files(options.input)
-    inspect = partial(_inspect_file, options, overrides, found)
+    found = storage.list_files(input)
+    inspect = partial(_inspect_file, config, overrides, found)
     for file in itertools.chain.from_iterable(storage.map_paths(inspect, found)):
         layout = layouts.setdefault(file.layout, file.layout)
         files.append(replace(file, index=len(files), layout=layout))
@@ -175,28 +178,26 @@ def list_dump_files(options: DumpOptions, labels: Sequence[str] = ()) -> list[Du
 
 
 def _inspect_file(
-    options: DumpOptions,
+    config: ReadingConfig,
     overrides: dict[str, str],
     known: dict[str, storage.Identity | None],
     path: str,
 ) -> list[DumpFile]:
-    """Detect compression and layout of a file, or of each member of a zip, from its content;
-    `known` are identities that need not be asked for.
-    """
+    """Detect compression and layout of a file, or of each member of a zip, from its content."""
     files: list[DumpFile] = []
     defaults = Layout(
         "json_lines",
-        encoding=options.encoding,
-        max_record_bytes=options.max_record_bytes,
-        max_expansion=options.max_expansion,
-        sheet=options.sheet or "",
-        records=options.records or "",
+        encoding=config.encoding,
+        max_record_bytes=config.max_record_bytes,
+        max_expansion=config.max_expansion,
+        sheet=config.sheet or "",
+        records=config.records or "",
         partition=read_partition(path),
     )
     try:
         identity = known[path] or storage.describe_identity(path)
         first = storage.read_first_bytes(path, min(identity[1], detection.HEAD_BYTES))
-        compression, name = detect_compression(first), options.format
+        compression, name = detect_compression(first), config.format
         if compression == "zip":
             with storage.open_bytes(path) as file:
                 compression, name = ("", "excel") if is_workbook(file) else (compression, name)
@@ -218,7 +219,7 @@ def check_split_field(split_by: str, files: Sequence[DumpFile]) -> None:
     if field and not any(field in dict(file.layout.mapping) for file in files):
         columns = fields.list_columns(files[0].layout)
         raise UserError(
-            f"{files[0].name} has {columns}; name its column with `--dump.columns {field}=NAME`",
+            f"{files[0].name} has {columns}; name its column with `--columns {field}=NAME`",
             "split_by",
             split_by,
         )
@@ -233,9 +234,7 @@ def name_column(files: Iterable[DumpFile], field: str) -> str:
 
 
 def read_partition(path: str) -> tuple[tuple[str, str | None], ...]:
-    """Return the columns that Hive and Spark put into names of folders, as `stars=5/part-0.json`
-    has them, and their values.
-    """
+    """Return the columns and values that Hive puts into names of folders: `stars=5/part-0.json`."""
     parts = (PARTITION.fullmatch(folder) for folder in path.split("/")[:-1])
     found = {part[1]: unquote(part[2]) for part in parts if part}
     return tuple((name, None if value == NO_VALUE else value) for name, value in found.items())
@@ -263,10 +262,7 @@ def estimate_units(files: Iterable[DumpFile], size: int) -> int:
 
 
 def cut_file(file: DumpFile, size: int, folder: str) -> list[Unit]:
-    """Cut a file into units of about `size` bytes, unless an earlier run has done so.
-
-    Pieces of an unpacked file go to `folder`.
-    """
+    """Cut a file into units of about `size` bytes, once; unpacked pieces go to `folder`."""
     marker = storage.join_path(folder, f"{file.number}.json")
     if not storage.exists(marker):
         units = [asdict(unit) for unit in _cut_by_layout(file, size, folder)]
@@ -327,9 +323,7 @@ def _find_boundary(stream: PlainStream, start: int, size: int, detected: Layout)
 
 
 def _unpack_into_pieces(whole: Unit, size: int, folder: str) -> Iterator[Unit]:
-    """Unpack a file once and write each stretch of it to a file of its own. In a bucket the pieces
-    are packed again, as quickly as can be: sending three times the bytes takes more CPU time.
-    """
+    """Unpack a file once and write each stretch to a file, packed again in a bucket."""
     file = whole.file
     compression: Compression = "zst" if storage.is_remote(folder) else ""
     with PlainStream(
@@ -360,11 +354,7 @@ def _split_stream(stream: PlainStream, size: int, detected: Layout) -> Iterator[
 
 
 def _read_at_least(stream: PlainStream, size: int) -> bytes:
-    """Return `size` bytes or a little more; none only if the stream has ended.
-
-    Where no boundary was found, as much again is read, so that a search that begins anew costs no
-    more than twice the bytes.
-    """
+    """Return `size` bytes or a little more; none only if the stream has ended."""
     blocks: list[bytes] = []
     while size > 0 and (block := stream.read()):
         blocks.append(block)
@@ -384,9 +374,8 @@ def open_unit(unit: Unit) -> PlainStream:
 
 
 def read_records(unit: Unit, tally: Tally) -> Iterator[Item]:
-    """Yield (line, record) or a reject for everything in a unit, in its order.
-
-    Raises UserError at the end if the file is no longer the one that was to be read.
+    """Yield (line, record) or a reject for everything in a unit, in its order; UserError if the
+    file has changed.
     """
     file = unit.file
     format = find_format(file.layout.name)

@@ -45,8 +45,7 @@ MESS_PER_THOUSAND = {
     "accents": 5,  # words with accents and an emoji
     "personal": 2,  # an invented e-mail address and telephone number
     "video_marker": 2,  # [[VIDEOID:…]]
-}
-"""Lines of each kind in every 1,000, exactly; none is of two kinds, and 728 are plain."""
+}  # lines of each kind in every 1,000, exactly; none is of two kinds, and 728 are plain
 
 LONG_TEXT = 5_000  # characters a very_long text exceeds
 # percent; five stars dominate, as in real dumps
@@ -85,8 +84,7 @@ _ORIGINALS = {
     slot: max(s for s in range(max(slot - 6, 1)) if _SLOTS[s] == "plain")
     for slot, kind in enumerate(_SLOTS)
     if kind.startswith("repeated")
-}
-"""The plain slot that a repeated line copies, if possible not among the last six."""
+}  # the plain slot that a repeated line copies, if possible not among the last six
 _BY_NAME = {aspect["name"]: aspect for aspect in LEXICON["aspects"]}
 _CATEGORY_ASPECTS = tuple(
     (category["products"], [_BY_NAME[name] for name in category["aspects"]])
@@ -231,10 +229,7 @@ class ReviewWriter:
     def _write_text(
         self, stars: float, scene: dict[str, str], aspects: list[dict[str, Any]]
     ) -> str:
-        """Write a sentence per aspect and one or two neutral ones, the first often in front.
-
-        Leaves the last aspect's words in the scene, for the title.
-        """
+        """Write a sentence per aspect and one or two neutral ones, the first often in front."""
         random = self._rng.random
         polarities, hedged = self._pick_one(_OPINIONS[stars])
         fillers = [
@@ -284,9 +279,7 @@ def generate_lines(reviews: int, seed: int) -> Iterator[str]:
 
 
 def is_sample(path: str | Path) -> bool:
-    """Return whether a local file is the synthetic sample: whether it begins with the first line
-    that one of the first ten seeds writes.
-    """
+    """Return whether a file begins with the first line that one of the first ten seeds writes."""
     try:
         with open(path, "rb") as file:
             is_packed = file.read(2) == b"\x1f\x8b"

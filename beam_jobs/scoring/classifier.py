@@ -29,10 +29,7 @@ def open_folder(folder: str) -> tuple[Read, Fail]:
 
 
 def load_classifier(folder: str, precision: ScoringPrecision) -> Classifier:
-    """Load a model folder in one thread, as a worker has a core, and try it on one text.
-
-    Raises UserError for what cannot be loaded, or does not give each label a finite score.
-    """
+    """Load a model folder in one thread, and try it; UserError for what cannot score."""
     keep_freed_memory()
     read, fail = open_folder(folder)
     return Classifier.load(read, precision, threads=1, fail=fail)
@@ -44,9 +41,7 @@ def read_config(folder: str) -> ModelConfig:
 
 
 def hash_model(folder: str, precision: ScoringPrecision) -> str:
-    """Return a digest of all that decides the probabilities; UserError for what is no model, or has
-    none in int8.
-    """
+    """Return a digest of all that decides the probabilities; UserError for no such model."""
     read, fail = open_folder(folder)
     config = model_config.read_config(read, fail)
 
@@ -66,13 +61,6 @@ def hash_model(folder: str, precision: ScoringPrecision) -> str:
         return hash_bytes(" ".join(hashes).encode())
 
     return hash_files(read, fail, config)
-
-
-def name_version(folder: str, precision: ScoringPrecision) -> str:
-    """Return what stands for the version of a model that no registry has numbered: the first digits
-    of the digest of all that decides its probabilities.
-    """
-    return hash_model(folder, precision)[:16]
 
 
 def read_profile(folder: str) -> Profile | None:

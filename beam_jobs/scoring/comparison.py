@@ -1,6 +1,4 @@
-"""Compares what was scored with what the model was tested on: a sample of each unit, and the labels
-that the records have themselves.
-"""
+"""Compares what was scored with what the model was tested on, and with the records' own labels."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -73,9 +71,7 @@ def count_sample(
 
 
 def make_task_reader(task: str, file: DumpFile) -> Callable[[Mapping[str, Any]], str | None]:
-    """Return a function from a record to the label that it has for a task, as text: the value of a
-    column of the user's own, or the number of stars with what it is out of.
-    """
+    """Return a function from a record to the label that it has for a task, as text."""
     if task.startswith(TASK):
         column = task.removeprefix(TASK)
         return make_label_reader(column, column)
@@ -92,8 +88,8 @@ def make_task_reader(task: str, file: DumpFile) -> Callable[[Mapping[str, Any]],
 def count_labels(
     given: Sequence[str | None], answers: Sequence[str | None], texts: Sequence[str], folder: str
 ) -> tuple[GivenLabels, int]:
-    """Return how often each answer was given to each label, of the most frequent labels, and how
-    many texts with a label the model of the folder was trained on: those are not counted.
+    """Return how often each answer was given to each of the most frequent labels, and how many
+    texts the model was trained on: those are not counted.
     """
     pairs = [
         (label, answer, text)
@@ -111,9 +107,7 @@ def count_labels(
 
 
 def compare_units(units: Sequence[ScoredUnit], models: Sequence[ScoredModel]) -> dict[str, Any]:
-    """Return `drift`: how the texts of units differ from those that each model was tested on, by
-    its task. Nothing where there are too few, or no model has a profile.
-    """
+    """Return `drift` by task: how units differ from what each model was tested on."""
     drifts = {}
     for place, model in enumerate(models):
         tallies = [unit.tallies[place] for unit in units]
@@ -130,9 +124,7 @@ def compare_units(units: Sequence[ScoredUnit], models: Sequence[ScoredModel]) ->
 
 
 def count_right(given: Sequence[GivenLabels], profile: Profile, file: str) -> tuple[int, int]:
-    """Return how many answers are right by the labels of the records themselves, and how many have
-    a label of the task; `file` is the first of theirs.
-    """
+    """Return how many answers are right by the records' own labels, and how many have one."""
     counts: dict[str, Counter[str]] = {}
     for own in given:
         for label, answers in own.items():

@@ -1,9 +1,8 @@
 """Why this answer? The phrases of a text, with what they add to the log-odds of its answer.
 
-The words of TF-IDF have exact weights, the sum of those of their n-grams. A network is asked again
-without each phrase: by how much its log-odds fall is the weight. Of a model that adds the logits of
-both, a phrase has the exact weight of its words and that fall. In scripts without spaces
-all weights are such falls.
+Words of TF-IDF have exact weights, the sum of those of their n-grams. A network is asked again
+without each phrase: by how much its log-odds fall is the weight. A model of both adds these up. In
+scripts without spaces all weights are such falls.
 """
 
 import re
@@ -23,8 +22,7 @@ WORD = re.compile(rf"{UNSPACED}|\S+\s*")
 """With the spaces after it; in scripts without spaces a character."""
 AROUND = re.compile(r"^\W+|\W+$")  # of a word
 MAX_PHRASES, MAX_WORDS = 24, 300
-"""Of a text that are left out: of networks, and of other models, to which one more text costs
-microseconds."""
+"""Phrases of a text that are left out: of networks, and of models of microseconds a text."""
 MIN_SENTENCES = 3  # of a text with more words than MAX_PHRASES, to take them for phrases
 SHOWN, SHOWN_CHARACTERS = 3, 60
 MIN_PROBABILITY = 1e-9
@@ -33,9 +31,7 @@ Weights = list[tuple[str, float]]
 
 
 def explain(model: str | Path, texts: str | Sequence[str]) -> list[tuple[str, Weights]]:
-    """Return the answer of a model folder to a text or to each of several, and the weights of its
-    phrases.
-    """
+    """Return the answer of a model folder to each text, and the weights of its phrases."""
     texts = [texts] if isinstance(texts, str) else texts
     classifier = load_classifier(str(model), "fp32")
     answers = classifier.score(list(texts)).argmax(1).tolist()
@@ -53,8 +49,8 @@ def weigh_phrases(
 
 
 def weigh_text(classifier: Classifier, text: str, answer: int) -> Weights:
-    """Return the weights of the phrases of a text: what they add to the log-odds of the class
-    `answer` against the likeliest other one, or in a multi-label model against its absence.
+    """Return what the phrases of a text add to the log-odds of the class `answer` against the
+    likeliest other one, or in a multi-label model against its absence.
     """
     probabilities = classifier.compute_probabilities([text])[0]
     others = [k for k in np.argsort(-probabilities, kind="stable").tolist() if k != answer]
@@ -89,9 +85,7 @@ def weigh_text(classifier: Classifier, text: str, answer: int) -> Weights:
 
 
 def cut_into_phrases(text: str, most: int) -> list[str]:
-    """Return the phrases whose sequence is the text: words, or sentences where these are too many,
-    or runs of words where the sentences are too few or too many.
-    """
+    """Return phrases that are the text: words, sentences, or runs of words if too many."""
     start = len(text) - len(text.lstrip())
     words = WORD.findall(text[start:])
     sentences = SENTENCE.findall(text[start:])
@@ -106,9 +100,7 @@ def cut_into_phrases(text: str, most: int) -> list[str]:
 
 
 def describe_weights(weights: Weights) -> str:
-    """Return the phrases of the largest weights as a cell, each once and in quotes, so that no
-    spreadsheet computes it.
-    """
+    """Return the phrases of the largest weights as a cell that no spreadsheet computes."""
     once: dict[str, tuple[str, float]] = {}
     for phrase, weight in weights:
         if weight > 0:

@@ -30,39 +30,29 @@ from amazon_electra.beam_jobs.core.files import FORMULAS
 from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.core.parquet import open_parquet
 from amazon_electra.beam_jobs.reading.compression import PlainStream
-from amazon_electra.beam_jobs.reading.delimited import Delimited, decode_line
+from amazon_electra.beam_jobs.reading.delimited import decode_line
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.ids import ID
-from amazon_electra.beam_jobs.reading.json_records import JsonLines, parse_json
+from amazon_electra.beam_jobs.reading.json_records import parse_json
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import LIST, Tally
-from amazon_electra.beam_jobs.reading.parquet_records import Parquet
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.scoring.comparison import ScoredUnit
 
 LINE, IS_RECORD, RECORD = "line", "is_record", "record"
-"""Columns of a unit's part beside the answers: the line in the unit where a record begins, whether
-it could be read, and of a file that is not copied the record itself as JSON."""
+"""Columns of a unit's part: the line where a record begins, whether it could be read, itself."""
 FORMULA = f"^([{re.escape(''.join(FORMULAS))}])"
 MAX_IDS = 1 << 20  # rows of a file whose ids are compared, in memory
 BATCH_ROWS = 1 << 16  # of Parquet that are copied at a time
 Answers = dict[str, Any]
 
 
-def choose_ending(layout: Layout) -> str:
-    """Return the ending of a copy of a file: csv, tsv, jsonl or parquet."""
-    format = find_format(layout.name)
-    if is_copied(layout):
-        if isinstance(format, Parquet | JsonLines):
-            return "parquet" if isinstance(format, Parquet) else "jsonl"
-        return "tsv" if layout.found.delimiter == "\t" else "csv"
-    return "csv"
-
-
-def is_copied(layout: Layout) -> bool:
-    """Return whether each row or line of a file is one review, in a format that takes columns."""
+def find_copy_ending(layout: Layout) -> str:
+    """Return the ending of a copy of a file with the answers: csv, tsv, jsonl or parquet; "" where
+    a row or line is not one review, or takes no columns.
+    """
     is_one = not any(LIST in name for _, name in layout.mapping)
-    return is_one and isinstance(find_format(layout.name), Delimited | JsonLines | Parquet)
+    return find_format(layout.name).find_copy_ending(layout) if is_one else ""
 
 
 def read_part(folder: str, unit: ScoredUnit) -> pa.Table:
@@ -73,18 +63,14 @@ def read_part(folder: str, unit: ScoredUnit) -> pa.Table:
 def write_copy(
     units: Sequence[ScoredUnit], folder: str, file: DumpFile, path: Path, names: list[str]
 ) -> None:
-    """Write a copy of a file with the answers of its units, whose parts lie in `folder`; `names`
-    are those of the answers.
-    """
-    format = find_format(file.layout.name)
-    if not is_copied(file.layout):
+    """Write a copy of a file with its units' answers (`names`), whose parts lie in `folder`."""
+    ending = find_copy_ending(file.layout)
+    if not ending:
         write_records(units, folder, path, names)
-    elif isinstance(format, Parquet):
+    elif ending == "parquet":
         copy_rows((read_part(folder, unit) for unit in units), file, path)
     else:
-        appender = (JsonAppender if isinstance(format, JsonLines) else DelimitedAppender)(
-            file.layout
-        )
+        appender = (JsonAppender if ending == "jsonl" else DelimitedAppender)(file.layout)
         copy_lines(_number_answers(units, folder), file, path, appender, names)
 
 
@@ -108,9 +94,7 @@ class DelimitedAppender:
         self.layout, self.names = layout, list[str]()
 
     def append(self, lines: list[bytes], answers: Sequence[Answers | None]) -> list[bytes]:
-        """Return the lines of a record with its cells, and those that repeat the header with its
-        names.
-        """
+        """Return a record's lines with its cells, those of repeated headers with its names."""
         end = self._count_lines(lines)
         values = answers[0] or dict.fromkeys(self.names)
         lines[end - 1] = self._join(lines[end - 1], list(map(format_cell, values.values())))
@@ -292,11 +276,10 @@ def write_table(
     ending: ScoreFormat,
     counts: Counter[str],
 ) -> None:
-    """Write the parts of a file's units, in their order, as one table, and count the ids of the
-    first MAX_IDS.
+    """Write the parts of a file's units as one table, and count the ids of the first MAX_IDS.
 
-    Ids are integers if all of the file are, so that they join with what pandas reads. In CSV a text
-    that a spreadsheet would compute (`=HYPERLINK(…)`) begins with an apostrophe.
+    Ids are integers if all of the file are, to join with what pandas reads. In CSV a text that a
+    spreadsheet would compute begins with an apostrophe.
     """
     ids = sum(unit.ids for unit in units)
     are_integers = ids > 0 and ids == sum(unit.integers for unit in units)

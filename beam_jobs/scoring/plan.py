@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from amazon_electra.beam_jobs.config import SCORES_VERSION, ScoringOptions
+from amazon_electra.beam_jobs.config import SCORES_VERSION, ScoringConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import choose_free_name
-from amazon_electra.beam_jobs.corpus import plan as corpus_plan
 from amazon_electra.beam_jobs.corpus.plan import WORK_NAME, Folders
 from amazon_electra.beam_jobs.engine import beam_options
 from amazon_electra.beam_jobs.model_folder.config import shorten_task
@@ -19,12 +18,8 @@ from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.formats import find_format, strip_endings
 from amazon_electra.beam_jobs.reading.ids import add_id_column, list_columns
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
-from amazon_electra.beam_jobs.scoring.classifier import (
-    hash_model,
-    name_version,
-    read_config,
-)
-from amazon_electra.beam_jobs.scoring.outputs import choose_ending
+from amazon_electra.beam_jobs.scoring.classifier import hash_model, read_config
+from amazon_electra.beam_jobs.scoring.outputs import find_copy_ending
 
 COSTLIER = 8  # units are so much smaller than those of a corpus
 COMPUTING = 25
@@ -37,7 +32,9 @@ COMPUTING = 25
 class ScoringPlan:
     """What is scored, by which models, and where the scores go."""
 
-    options: ScoringOptions
+    config: ScoringConfig
+    models: tuple[str, ...]  # folders
+    versions: tuple[str, ...]  # of each
     tasks: tuple[str, ...]  # of each model
     prefixes: tuple[str, ...]  # what the columns of each model begin with
     answers: tuple[str, ...]  # the columns that a copy of the input has beside its own
@@ -48,44 +45,47 @@ class ScoringPlan:
     engine: PipelineOptions
 
 
-def plan_scoring(options: ScoringOptions, flags: list[str]) -> ScoringPlan:
-    """Return the plan of a job with these options and these flags of Beam.
-
-    Raises UserError for a model or dump that cannot be read, and an output that cannot be written.
-    """
-    models = [hash_model(model, options.precision) for model in options.model]
-    tasks = list_tasks(options.model)
-    is_alone = options.output_format and len(tasks) == 1
+def plan_scoring(
+    config: ScoringConfig,
+    models: Sequence[str],
+    input: Sequence[str],
+    output: str,
+    beam_flags: Sequence[str] = (),
+) -> ScoringPlan:
+    """Return the plan of a job; UserError for a model, dump or output that cannot be used."""
+    digests = [hash_model(model, config.precision) for model in models]
+    tasks = list_tasks(models)
+    is_alone = config.output_format and len(tasks) == 1
     prefixes = tuple("" if is_alone or not task else f"{task}." for task in tasks)
-    answers = name_answers(options, prefixes)
+    answers = name_answers(config, models, prefixes)
     files = [
         replace(file, layout=find_format(file.layout.name).forget_stars(file.layout))
-        for listed in work_units.list_dump_files(options)
-        for file in [add_id_column(listed, options.id)]
+        for listed in work_units.list_dump_files(config, input)
+        for file in [add_id_column(listed, config.id)]
     ]
-    if not options.output_format:
+    if not config.output_format:
         check_columns(files, answers)
-    storage.check_output(options.output, [file.path for file in files])
-    dump = dict.fromkeys(file.identity for file in files)
-    if not options.model_version:
-        versions = tuple(name_version(model, options.precision) for model in options.model)
-        options = options.model_copy(update={"model_version": versions})
-    if len(options.model_version) != len(options.model):
-        raise UserError(f"give one for each of {len(options.model)} models", "model_version")
-    settings = sorted(corpus_plan.list_settings(options).items())
-    folders = Folders.of_job(options.output, [SCORES_VERSION, *models, *dump, *settings])
+    storage.check_output(output, [file.path for file in files])
+    versions = config.model_version or tuple(digest[:16] for digest in digests)
+    if len(versions) != len(models):
+        raise UserError(f"give one for each of {len(models)} models", "model_version")
+    dump = [*dict.fromkeys(file.identity for file in files)]
+    settings = config.model_dump(exclude={"max_damaged_files"})
+    folders = Folders.of_job(output, SCORES_VERSION, digests, versions, dump, settings)
     plain = sum(file.plain_size for file in files)
     folders.clear_other_runs(WORK_NAME)  # the scores of other dumps stay
     return ScoringPlan(
-        options=options,
+        config=config,
+        models=tuple(models),
+        versions=versions,
         tasks=tasks,
         prefixes=prefixes,
         answers=answers,
         files=tuple(files),
-        outputs=tuple(name_outputs(files, options.output_format)),
+        outputs=tuple(name_outputs(files, config.output_format)),
         unit_bytes=work_units.choose_unit_bytes(plain) // COSTLIER,
         folders=folders,
-        engine=beam_options.resolve_beam_options(flags, plain * COMPUTING),
+        engine=beam_options.resolve_beam_options(list(beam_flags), plain * COMPUTING),
     )
 
 
@@ -94,19 +94,19 @@ def list_tasks(models: Sequence[str]) -> tuple[str, ...]:
     tasks = [shorten_task(read_config(model).amazon_electra.task) for model in models]
     for place, task in enumerate(tasks if len(tasks) > 1 else ()):
         if not task or task in tasks[:place]:
-            named = (
-                f"two models are of the task {task}" if task else "its config.json names no task"
-            )
-            raise UserError(f"{named}; score with one at a time", "model", models[place])
+            why = f"is of the task {task}, too" if task else "names no task in its config.json"
+            raise UserError(f"{why}; score with one at a time", "model", models[place])
     return tuple(tasks)
 
 
-def name_answers(options: ScoringOptions, prefixes: Sequence[str]) -> tuple[str, ...]:
+def name_answers(
+    config: ScoringConfig, models: Sequence[str], prefixes: Sequence[str]
+) -> tuple[str, ...]:
     """Return the columns that a copy of the input gets."""
     names = []
-    for model, prefix in zip(options.model, prefixes, strict=True):
+    for model, prefix in zip(models, prefixes, strict=True):
         decides = read_config(model).amazon_electra.decided_from is not None
-        own = ["predicted", "probability", *["decision"] * decides, *["because"] * options.explain]
+        own = ["predicted", "probability", *["decision"] * decides, *["because"] * config.explain]
         names += [f"{prefix}{name}" for name in own]
     return tuple(names)
 
@@ -123,15 +123,13 @@ def check_columns(files: Sequence[DumpFile], answers: Sequence[str]) -> None:
 
 
 def name_outputs(files: Sequence[DumpFile], table: str | None) -> list[str]:
-    """Return `reviews.scores.csv` for reviews.csv.gz, with the ending of a `table` if one is
-    written; a name that is taken gets a number.
-    """
+    """Return `reviews.scores.csv` for reviews.csv.gz, with a number where a name is taken."""
     members = Counter(file.path for file in files)
     names: dict[str, None] = {}
     for file in files:
         stem = strip_endings(os.path.basename(file.path.rstrip("/")))
         if members[file.path] > 1:  # of a zip file
             stem += "-" + strip_endings(os.path.basename(file.member))
-        ending = table or choose_ending(file.layout)
+        ending = table or find_copy_ending(file.layout) or "csv"
         names[choose_free_name(stem, f".scores.{ending}", names)] = None
     return list(names)

@@ -26,7 +26,7 @@ from apache_beam.utils.shared import Shared
 
 from amazon_electra.beam_jobs.config import (
     SCORING_TOTALS,
-    ScoringOptions,
+    ScoringConfig,
     ScoringPrecision,
 )
 from amazon_electra.beam_jobs.core import storage
@@ -57,7 +57,7 @@ from amazon_electra.beam_jobs.scoring.outputs import (
     IS_RECORD,
     LINE,
     RECORD,
-    is_copied,
+    find_copy_ending,
     write_copy,
     write_table,
 )
@@ -94,8 +94,7 @@ class ScoreUnits(beam.DoFn):
         self.plan, self.shared = plan, Shared()
 
     def setup(self) -> None:
-        options = self.plan.options
-        load = partial(load_classifiers, options.model, options.precision)
+        load = partial(load_classifiers, self.plan.models, self.plan.config.precision)
         self.models = self.shared.acquire(load)
 
     def process(self, unit: Unit) -> Iterator[str]:
@@ -128,12 +127,12 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Loaded) -> ScoredUnit:
     name = storage.join_path(plan.folders.written, unit.name)
     if storage.exists(f"{name}.json"):
         return ScoredUnit(**json.loads(storage.read_bytes(f"{name}.json")))
-    classifiers, options = models.classifiers, plan.options
-    rows = read_rows(unit, options, [classifier.details.task for classifier in classifiers])
+    classifiers, config = models.classifiers, plan.config
+    rows = read_rows(unit, config, [classifier.details.task for classifier in classifiers])
     count = len(rows.reasons)
     scored = [number for number, reason in enumerate(rows.reasons) if reason is None]
     columns: dict[str, pa.Array] = {}
-    if options.output_format:
+    if config.output_format:
         columns["id"] = pa.array(rows.ids, pa.string())
         mapping = dict(unit.file.layout.mapping)
         if "item_id" in mapping:
@@ -143,7 +142,7 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Loaded) -> ScoredUnit:
         columns["text"] = pa.array([text or None for text in rows.texts], pa.string())
     else:
         columns[LINE], columns[IS_RECORD] = pa.array(rows.lines), pa.array(rows.are_records)
-        if not is_copied(unit.file.layout):
+        if not find_copy_ending(unit.file.layout):
             columns[RECORD] = pa.array(rows.records, pa.string())
     texts = [rows.texts[number] for number in scored]
     probabilities = [classifier.score(texts) for classifier in classifiers]
@@ -151,22 +150,22 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Loaded) -> ScoredUnit:
     for place, (classifier, prefix) in enumerate(zip(classifiers, plan.prefixes, strict=True)):
         own = score_rows(count, scored, probabilities[place], classifier)
         predicted.append(own["label"].to_pylist())
-        if options.output_format:
-            own["model_version"] = pa.array([options.model_version[place]] * count, pa.string())
+        if config.output_format:
+            own["model_version"] = pa.array([plan.versions[place]] * count, pa.string())
         else:
             own = {
                 "predicted": own["label"],
                 "probability": find_own(count, scored, probabilities[place], classifier),
                 **({"decision": own["decision"]} if "decision" in own else {}),
             }
-        if options.explain:
+        if config.explain:
             because = np.full(count, None)
             answers = probabilities[place].argmax(1)
             weights = weigh_phrases(classifier, texts, answers.tolist())
             because[scored] = np.array([*map(describe_weights, weights)], object)
             own["because"] = pa.array(because, pa.string())
         columns |= {f"{prefix}{name}": column for name, column in own.items()}
-    if options.output_format:
+    if config.output_format:
         columns["reason"] = pa.array(rows.reasons, pa.string())
     table = pa.table(columns)
     packed = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -180,7 +179,7 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Loaded) -> ScoredUnit:
         if classifier.config.is_multilabel
         else count_labels(given, answers, rows.texts, folder)
         for classifier, given, answers, folder in zip(
-            classifiers, rows.given, predicted, options.model, strict=True
+            classifiers, rows.given, predicted, plan.models, strict=True
         )
     ]
     counts = ScoredUnit(
@@ -249,25 +248,21 @@ def find_own(
 
 
 def find_medians(probabilities: np.ndarray, numbers: Sequence[float]) -> np.ndarray:
-    """Return the median of each text's number, float32 [texts], from probabilities
-    [texts, classes]; NaN where they are NaN.
-    """
+    """Return the median of each text's number, float32 [texts], from probabilities; NaN stays."""
     order = np.argsort(numbers)
     has_half = probabilities[:, order].cumsum(1) >= 0.5 - 1e-6
     medians = np.array(numbers, np.float32)[order][has_half.argmax(1)]
     return np.where(np.isnan(probabilities).any(1), np.float32(np.nan), medians)
 
 
-def read_rows(unit: Unit, options: ScoringOptions, tasks: Sequence[str]) -> Rows:
-    """Return a row for each record of a unit, one that cannot be read as well, with the label that
-    it has itself for each of the tasks.
-    """
+def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
+    """Return a row for each record of a unit, also of a reject, with its label for each task."""
     readers = [make_task_reader(task, unit.file) for task in tasks]
     mapping, titles = dict(unit.file.layout.mapping), list[str]()
     rows = Rows(given=[[] for _ in tasks])
     is_text = find_format(unit.file.layout.name).has_only_strings
-    preparer = TextPreparer(options, rows.tally.notes)
-    is_kept = not options.output_format and not is_copied(unit.file.layout)
+    preparer = TextPreparer(config, rows.tally.notes)
+    is_kept = not config.output_format and not find_copy_ending(unit.file.layout)
     for item in work_units.read_records(unit, rows.tally):
         record = {} if isinstance(item, Reject) else item[1]
         rows.lines.append(item[0])
@@ -283,9 +278,9 @@ def read_rows(unit: Unit, options: ScoringOptions, tasks: Sequence[str]) -> Rows
             text, reason = "", item.reason
         else:
             body = record.get(mapping["text"])
-            body, title = choose_text(body, title if options.title else None)
+            body, title = choose_text(body, title if config.title else None)
             body = preparer.repair(body) if isinstance(body, str) else body
-            text, reason = prepare_text(body, options.repair_run_ons)
+            text, reason = prepare_text(body, config.repair_run_ons)
         shown = format_id(value)
         rows.integers += (type(value) is int or is_text) and is_integer(shown or "")
         rows.ids.append(shown)
@@ -318,18 +313,15 @@ def prepare_text(text: Any, repair_run_ons: bool) -> tuple[str, str]:
 
 
 def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
-    """Write the scores of each file and return the totals.
-
-    Raises UserError for more damaged files than the options allow, and JobFailed if a unit failed.
-    """
+    """Write the scores of each file and return the totals; UserError for too many damaged files."""
     folders, units = plan.folders, read_finished(plan.folders.written, ScoredUnit)
     check_failed(folders.failed)
     damaged = (unit.file for unit in units if unit.notes.get("damaged_files"))
-    work_units.check_damage(damaged, plan.options.max_damaged_files)
+    work_units.check_damage(damaged, plan.config.max_damaged_files)
     units_of: dict[int, list[ScoredUnit]] = {file.index: [] for file in plan.files}
     for unit in units:
         units_of[unit.index].append(unit)
-    models = [read_model(model) for model in plan.options.model]
+    models = [read_model(model) for model in plan.models]
     digest_of = cache(storage.hash_file)  # a zip file is that of all its members
     files, warnings = [], []
     for file, output in zip(plan.files, plan.outputs, strict=True):
@@ -337,7 +329,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         path = storage.join_path(folders.output, output)
         ids: Counter[str] = Counter()
         with storage.atomic_path(path) as temporary:
-            if ending := plan.options.output_format:
+            if ending := plan.config.output_format:
                 write_table(own, folders.written, file, temporary, ending, ids)
             else:
                 write_copy(own, folders.written, file, temporary, list(plan.answers))
@@ -352,7 +344,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         "scored": sum(file["scored"] for file in files),
         "unscored": sum_counts(unit.dropped for unit in units),
         "units": len(units),
-        "models": dict(zip(plan.tasks, plan.options.model_version, strict=True)),
+        "models": dict(zip(plan.tasks, plan.versions, strict=True)),
         "files": files,
         **compare_units(units, models),
         **({"warnings": warnings} if warnings else {}),
@@ -362,8 +354,6 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
 
 
 def write_totals(units: int, plan: ScoringPlan) -> None:
-    """Finish the scores of so many units as a step of the graph, which an engine may repeat. The
-    work folder stays, as a late worker may still write to it.
-    """
+    """Finish the scores as a step of the graph, which may be repeated: the work folder stays."""
     totals = finish_scores(plan)
     assert totals["units"] == units, f"{units} units scored, {totals['units']} counted"

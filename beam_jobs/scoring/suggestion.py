@@ -39,9 +39,7 @@ def suggest(scores: str | Path, number: int = 200) -> list[Row]:
 
 
 def choose_rows(texts: Sequence[str], probabilities: np.ndarray, number: int) -> list[int]:
-    """Return the places of the texts that are worth a label, the best first; `probabilities` are
-    the model's, [n, classes].
-    """
+    """Return the places of texts worth a label, the best first; probabilities [n, classes]."""
     if len(texts) <= number:
         return list(range(len(texts)))
     from sklearn.cluster import MiniBatchKMeans
@@ -66,10 +64,7 @@ def choose_rows(texts: Sequence[str], probabilities: np.ndarray, number: int) ->
 
 
 def write_suggestions(rows: Sequence[Row], path: Path) -> None:
-    """Write rows for a labelling tool: as a list of tasks for Label Studio where the name ends in
-    .json, else for doccano as JSON Lines. File, row and id of each record stand beside the text,
-    and the model's answer.
-    """
+    """Write rows for a labelling tool: .json for Label Studio, else JSON Lines for doccano."""
     records = [
         {"text": row["text"], "file": row["file"], "row": row["row"], "id": row["id"]}
         | {"suggested": row["label"]}

@@ -39,10 +39,7 @@ MAX_MARKS = 30  # combining marks in a run: the Stream-Safe Text Format of Unico
 
 
 def clean_text(text: str, repair_run_ons: bool = True) -> str:
-    """Return one line of NFC text without markup, markers, control characters, repeated spaces.
-
-    Run-ons such as "obsessed!It" are in 30% of the 2014 Cell_Phones.
-    """
+    """Return one line of NFC text without markup, markers, control characters, repeated spaces."""
     if "&" in text:
         text = unescape_html(text)
     if "[" in text and "[[" in text:  # one character is found at five times the speed of two
@@ -66,9 +63,8 @@ def clean_text(text: str, repair_run_ons: bool = True) -> str:
 
 
 def limit_marks(text: str) -> str:
-    """Cut runs of combining marks to MAX_MARKS: normalization takes quadratic time to sort a run.
-
-    A longer run has a mark among every MAX_MARKS-th characters, so that few texts are searched.
+    """Cut runs of combining marks to MAX_MARKS: normalization sorts a run in quadratic time. A
+    longer run has a mark among every MAX_MARKS-th characters, so few texts are searched.
     """
     sample = text[::MAX_MARKS]
     if sample.isascii():
@@ -79,10 +75,7 @@ def limit_marks(text: str) -> str:
 
 @cache
 def compile_marks() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return patterns of one combining mark and of a run that is too long.
-
-    Marks are what normalization sorts: characters that decompose into marks count too.
-    """
+    """Return patterns of one mark (what decomposes into marks) and of a run that is too long."""
     marks = "".join(
         chr(code)
         for code in range(0x300, 0x1F000)
@@ -101,10 +94,7 @@ def unescape_html(text: str) -> str:
 
 
 def remove_hidden_markup(text: str) -> str:
-    """Replace comments, scripts and styles by spaces, if they end.
-
-    Each kind of end is searched only while there is one.
-    """
+    """Replace comments, scripts and styles by spaces, if they end."""
     opening = HIDDEN_MARKUP.search(text)
     if not opening:
         return text

@@ -1,8 +1,7 @@
 """Mends mojibake, text whose UTF-8 somebody read in another encoding: "donâ€™t" for "don’t".
 
-ftfy changes a text only where its signs are improbable and decode as UTF-8 without a rest; what is
-lost already ("â€�") stays. It takes some 30 µs for a text that is not ASCII, so that it is only
-asked to where `--repair-mojibake` is set, and for the first records that a dry run reads.
+ftfy changes a text only where its signs are improbable and decode as UTF-8 without a rest. It takes
+30 µs for a text that is not ASCII.
 """
 
 from functools import cache

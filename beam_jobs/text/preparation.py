@@ -31,9 +31,8 @@ class TextPreparer:
         return mended
 
     def make_title(self, title: Any, text: str) -> str:
-        """Return a review's title as a sentence, or "" if it has none, none is wanted, or it
-        repeats how the text begins. `text` is clean. A title that ends in no punctuation gets a
-        full stop.
+        """Return a title as a sentence; "" if there is none, none is wanted, or the clean `text`
+        begins with it.
         """
         if not self.config.title or not isinstance(title, str) or not title:
             return ""

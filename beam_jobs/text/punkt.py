@@ -107,10 +107,7 @@ def read_punkt(path: str) -> PunktParameters:
 
 
 def read_punkt_tab(folder: str) -> PunktParameters:
-    """Read NLTK's published parameters from a folder such as …/tokenizers/punkt_tab/english.
-
-    NLTK itself refuses symbolic links and folders outside its own data path.
-    """
+    """Read NLTK's published parameters from a folder such as …/tokenizers/punkt_tab/english."""
     names = ("abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab")
     if missing := [name for name in names if not storage.exists(storage.join_path(folder, name))]:
         raise UserError(f"has no {', '.join(missing)}", "punkt", folder)
@@ -142,10 +139,8 @@ class Breaks:
         self.breaks_in = lru_cache(MAX_REMEMBERED)(self.punkt.text_contains_sentbreak)
 
     def _breaks_after(self, word: str) -> bool:
-        """Return whether Punkt surely breaks after `word` and a space, no matter what follows.
-
-        A word that ends a sentence by itself goes on only if it is an initial, a number or the
-        first of a collocation.
+        """Return whether Punkt surely breaks after `word` and a space: it goes on only after an
+        initial, a number or the first of a collocation.
         """
         if plain := PLAIN_WORD.fullmatch(word):
             kind = word[:-1].lower()

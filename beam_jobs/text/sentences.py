@@ -92,9 +92,7 @@ class Texts:
         return self.strings.take(pa.array(rows)).to_pylist()
 
     def find_uneven_rows(self) -> np.ndarray:
-        """Return, per text, whether it is empty, not printable, or has a space too many or a stop
-        of Chinese or Japanese.
-        """
+        """Return whether each text is empty, unprintable, unevenly spaced or has wide stops."""
         bounds, data, spaces = self.bounds, self.data, self.spaces
         uneven = bounds[1:] == bounds[:-1]
         uneven |= (data[bounds[:-1]] == SPACE) | (data[bounds[1:] - 1] == SPACE)
@@ -106,10 +104,8 @@ class Texts:
         return uneven
 
     def find_stops(self) -> Stops:
-        """Return all stops before a space or a mark.
-
-        Of those in one word only the last is asked about, unless the word begins with it: NLTK's
-        _match_potential_end_contexts.
+        """Return all stops before a space or a mark; of those in one word only the last is asked
+        about, unless the word begins with it: NLTK's _match_potential_end_contexts.
         """
         text = self.data[: self.size]
         places = np.flatnonzero((text == ord(".")) | (text == ord("!")) | (text == ord("?")))
@@ -133,10 +129,8 @@ class Texts:
         return ends
 
     def find_edges(self, breaks: Stops) -> tuple[np.ndarray, np.ndarray]:
-        """Return where a sentence begins after each break, and where the one before it ends.
-
-        Closing marks at the beginning of a sentence belong to the one before: NLTK's
-        _realign_boundaries. A sentence of nothing else begins where the text ends.
+        """Return where a sentence begins after each break, and where the one before it ends:
+        closing marks belong to the one before (NLTK's _realign_boundaries).
         """
         data: Any = self.data  # an array is a buffer, which its type does not say
         ends = breaks.places + 1

@@ -27,9 +27,7 @@ def find_runs(*columns: np.ndarray) -> np.ndarray:
 
 
 def drop_repeats(numbers: np.ndarray) -> np.ndarray:
-    """Return ascending numbers, each once; np.unique, which hashes them, takes 15 to 100 times as
-    long (numpy 2.4, 100,000 and a million numbers).
-    """
+    """Return ascending numbers, each once, 15 to 100 times as fast as np.unique."""
     return numbers[mark_firsts(numbers)]
 
 
@@ -47,9 +45,7 @@ def build_strings(data: np.ndarray, lengths: np.ndarray) -> pa.StringArray:
 
 
 def read_strings(strings: pa.StringArray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the UTF-8 bytes (uint8) of strings without nulls and where each begins, and the end
-    (int64).
-    """
+    """Return the UTF-8 bytes (uint8) of strings, where each begins, and the end (int64)."""
     _, offsets, data = strings.buffers()
     ends = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1]
     whole = np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)

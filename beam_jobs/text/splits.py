@@ -42,10 +42,7 @@ def hash_identifier(value: Any) -> bytes | None:
 
 
 def assign_splits(text_hashes: bytes, bounds: tuple[float, ...], seed: int) -> np.ndarray:
-    """Return an index into SPLITS (int8) for each 16-byte hash.
-
-    The seed only mixes the bits again (splitmix64).
-    """
+    """Return an index into SPLITS (int8) for each 16-byte hash; the seed mixes it (splitmix64)."""
     with np.errstate(over="ignore"):
         z = np.frombuffer(text_hashes, dtype=">u8").reshape(-1, 2)[:, 1].astype(np.uint64)
         z = z + np.uint64((seed * 0x9E3779B97F4A7C15) % (1 << 64))
@@ -59,10 +56,8 @@ def assign_splits(text_hashes: bytes, bounds: tuple[float, ...], seed: int) -> n
 
 
 def find_cut_offs(days: Mapping[int, int], bounds: tuple[float, ...]) -> tuple[int, int]:
-    """Return the first day of dev and the first of test: dev and test have the shares of the
-    bounds as nearly as whole days allow. `days` counts the reviews of each day.
-
-    Raises UserError where there are fewer days than sides.
+    """Return the first day of dev and the first of test, by the shares of the bounds; `days` counts
+    the reviews of each day. UserError where there are fewer days than sides.
     """
     ordered = sorted(days)
     before = np.cumsum([0, *(days[day] for day in ordered)]) / sum(days.values() or [1])
@@ -89,8 +84,8 @@ def assign_by_day(
     bounds: tuple[float, ...],
     seed: int,
 ) -> np.ndarray:
-    """Return an index into SPLITS (int8) for each review: by its day dev, test or neither, and then
-    pretrain or train by the hash of its text. Without a day it is never in dev or test.
+    """Return an index into SPLITS (int8) for each review: dev or test by its day, else pretrain or
+    train by the hash of its text.
     """
     sides = assign_splits(text_hashes, (bounds[0] / bounds[1], 1.0, 1.0, 1.0), seed)
     known = np.array([cut_offs[0] - 1 if day is None else day for day in days], np.int64)

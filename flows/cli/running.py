@@ -111,11 +111,11 @@ def print_scoring_plan(form: Scoring, model: str | None) -> None:
     """Print the files of the dump and the model; of models of the registry the settings and stages
     too.
     """
-    from amazon_electra.beam_jobs.scoring.classifier import name_version
+    from amazon_electra.beam_jobs.scoring.classifier import hash_model
 
     store = Store(form.store, is_dry=True)
     if model:
-        version = name_version(model, form.model.precision)
+        version = hash_model(model, form.model.precision)[:16]
     else:
         store.check_access(writes=False)
     dump = build_dump_stage(form.dump, store)

@@ -15,10 +15,8 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from amazon_electra.beam_jobs.config import (
     CorpusConfig,
-    FormatConfig,
     LabelConfig,
-    LimitConfig,
-    RepairConfig,
+    ReadingConfig,
     ScoreFormat,
     ScoringConfig,
     ScoringPrecision,
@@ -89,7 +87,7 @@ class DumpFiles(Settings):
         return paths
 
 
-class Dump(LimitConfig, RepairConfig, FormatConfig, LabelConfig, DumpFiles):
+class Dump(ReadingConfig, LabelConfig, DumpFiles):
     """The reviews, as they were published."""
 
 

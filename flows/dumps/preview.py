@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.config import DumpOptions
+from amazon_electra.beam_jobs.config import ReadingConfig
 from amazon_electra.beam_jobs.core import languages, storage
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting
 from amazon_electra.beam_jobs.core.progress import format_count
@@ -235,8 +235,7 @@ def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:
     will end.
     """
     paths = tuple(dump.result["paths"])
-    options = DumpOptions(input=paths, output="", **chosen.pick(DumpOptions))
-    files = list_dump_files(options, chosen.labels)
+    files = list_dump_files(chosen.narrow(ReadingConfig), paths, chosen.labels)
     previews = list(map(read_preview, files))
     damaged = {preview.file.name for preview in previews if preview.is_damaged}
     work_units.check_damage(damaged, chosen.max_damaged_files)

@@ -14,18 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs import corpus_job, shards_job
-from amazon_electra.beam_jobs.config import (
-    CorpusOptions,
-    DumpOptions,
-    ScoringOptions,
-    ShardsOptions,
-)
+from amazon_electra.beam_jobs.config import ReadingConfig, ScoringConfig
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.corpus import plan
 from amazon_electra.beam_jobs.corpus.prepare import (
     add_dates,
-    count_unit,
+    count_unit_dates,
     decide_time_split,
     prepare_unit,
 )
@@ -80,17 +75,16 @@ def review(number: int, text: Any = None, **fields: Any) -> dict[str, Any]:
 
 def look_at(path: Path | str, **options: Any) -> DumpFile:
     """What a job finds out about a file."""
-    given = DumpOptions(input=(str(path),), output="", **options)
-    [file] = work_units.list_dump_files(given)
+    [file] = work_units.list_dump_files(ReadingConfig(**options), [str(path)])
     return file
 
 
 def read_as_scored(dump: Path, folder: Path, **options: Any) -> Rows:
     """What a scoring of a file gives its classifier; the file is cut in a folder."""
-    given = ScoringOptions(input=(str(dump),), output="", model=("m",), **options)
-    [file] = work_units.list_dump_files(given)
+    config = ScoringConfig(**options)
+    [file] = work_units.list_dump_files(config, [str(dump)])
     [unit] = work_units.cut_file(file, 1 << 20, str(folder / "cuts"))
-    return read_rows(unit, given, [])
+    return read_rows(unit, config, [])
 
 
 def write_lines(path: Path, records: list[Any]) -> Path:
@@ -120,17 +114,16 @@ def run_job(output: Path, *arguments: Any, mode: str = "") -> dict[str, Any]:
     return result
 
 
-def read_options(kind: type[Any], job: Any, argv: list[str]) -> tuple[Any, list[str]]:
-    """Returns what a job plans with, and Beam's options, by the words of its command line."""
-    given = read_arguments(job, argv)
-    flags, config = given.pop("beam_options"), given.pop("config")
-    return kind(**{**dict(config), **given}), flags
+def plan_job(argv: list[str]) -> plan.CorpusPlan:
+    """The plan of a corpus job by the words of its command line."""
+    given = read_arguments(corpus_job.make_corpus, argv)
+    return plan.plan_corpus(beam_flags=given.pop("beam_options"), **given)
 
 
 def run_steps(argv: list[str]) -> dict[str, Any]:
     """Makes a corpus by the steps of the job's graph."""
-    options, flags = read_options(CorpusOptions, corpus_job.make_corpus, argv)
-    corpus = plan.plan_corpus(options, flags)
+    corpus = plan_job(argv)
+    config = corpus.config
     preparation, folders = corpus.preparation, corpus.folders
     folders.clear_other_runs(plan.CORPUS_FILES)
     cut = [
@@ -139,15 +132,17 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         for unit in work_units.cut_file(file, corpus.unit_bytes, folders.cuts)
     ]
     time = None
-    if options.split_by == "time":
-        dates = add_dates(count_unit(unit, preparation) for unit in cut)
+    if config.split_by == "time":
+        dates = add_dates(
+            found for unit in cut for found in count_unit_dates(unit, preparation, folders.failed)
+        )
         column = work_units.name_column(corpus.files, "timestamp")
         time = decide_time_split(dates, preparation, column, folders.failed)
     prepared = [prepare_unit(unit, preparation, time) for unit in cut]
     units = buckets.join_unit_starts(prepared, folders.prepared)
-    punkt = write_punkt(prepared, folders, options.punkt, options.max_damaged_files)
-    scale = decide_scale(prepared, options.stars_scale)
-    labels = decide_labels(prepared, corpus)
+    punkt = write_punkt(prepared, folders, corpus.punkt, config.max_damaged_files)
+    scale = decide_scale(prepared, config.stars_scale)
+    labels = decide_labels(prepared, config)
     parts = list(exact.list_parts(units))
     duplicates: dict[str, list[exact.UnitRows]] = {"exact": [], "near": []}
     for part in parts:
@@ -160,16 +155,16 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
                 part, folders.prepared, units, len(preparation.labels)
             )
         ]
-    if similarity := options.near_duplicates:
+    if similarity := config.near_duplicates:
         for part in near.list_parts(units, similarity):
             duplicates["near"] += near.find_in_part(part, folders.prepared, units)
-    matches, common = [], []
+    matches = []
     if preparation.withholds:
         found_runs = [
             held_out.write_corpus_runs(run, folders.others)
             for run in enumerate(corpus.withheld_corpus)
         ]
-        limits, mends = options.limits, options.repair_mojibake
+        limits, mends = config.limits, config.repair_mojibake
         withheld = held_out.write_withheld_runs(
             corpus.withheld_files, folders.others, limits, mends
         )
@@ -193,15 +188,16 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         joined: dict[str, list[Any]] = {"prepared": [unit]}
         for kind, found in duplicates.items():
             joined[kind] = [rows for name, rows in found if name == unit.unit]
-        written += writer.process((unit.unit, joined), units, punkt, scale, matches, common, labels)
+        written += writer.process((unit.unit, joined), units, punkt, scale, matches, labels)
     write_totals(written, prepared, corpus)
     return finish_corpus(corpus)
 
 
 def run_shard_steps(argv: list[str]) -> dict[str, Any]:
     """Makes shards by the steps of the job's graph."""
-    options, flags = read_options(ShardsOptions, shards_job.make_shards, argv)
-    plan = plan_shards(options, flags, prepare_output(options), options.corpus)
+    given = read_arguments(shards_job.make_shards, argv)
+    packing = prepare_output(given["config"], given["vocabulary"], given["output"])
+    plan = plan_shards(given["config"], packing, given["corpus"], given["beam_options"])
     shards.remove_strays(plan.packing, plan.units)
     packer = shards.PackIntoShards(plan.packing)
     for unit in plan.units:

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from amazon_electra.beam_jobs import corpus_job
-from amazon_electra.beam_jobs.config import DumpOptions
+from amazon_electra.beam_jobs.config import ReadingConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.deduplication import buckets
@@ -90,7 +90,7 @@ def test_small_files_are_looked_at_by_one_request_each(s3):
         line = b'{"text": "It works, %d times.", "stars": 5}\n' % number
         storage.write_bytes(name, gzip.compress(line) if name.endswith("gz") else line)
     before = s3.read_counter("request_total")
-    files = list_dump_files(DumpOptions(input=(f"s3://{BUCKET}/small/*",), output=""))
+    files = list_dump_files(ReadingConfig(), [f"s3://{BUCKET}/small/*"])
     assert [file.compression for file in files] == ["", "gz"] * 10
     assert s3.read_counter("request_total") - before <= len(names) + 4
     for file in files:

@@ -9,7 +9,7 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from amazon_electra.beam_jobs import corpus_job
-from amazon_electra.beam_jobs.config import CorpusOptions
+from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
 from amazon_electra.beam_jobs.corpus import plan, result
@@ -18,7 +18,7 @@ from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 from amazon_electra.beam_jobs.text import preparation
 from tests.beam_jobs.dumps import (
     digests,
-    read_options,
+    plan_job,
     refuses,
     review,
     rows_of,
@@ -59,8 +59,8 @@ def test_the_corpus_is_a_transform_whose_counters_are_its_totals(tmp_path):
     """
     records = [*(review(i % 40) for i in range(60)), review(61, ""), "{broken"]
     dump = write_lines(tmp_path / "dump.json.gz", records)
-    options = CorpusOptions(input=(str(dump),), output=str(tmp_path / "corpus"))
-    made = plan.plan_corpus(options, ["--direct_running_mode=in_memory"])
+    output, flags = str(tmp_path / "corpus"), ["--direct_running_mode=in_memory"]
+    made = plan.plan_corpus(CorpusConfig(), [str(dump)], output, beam_flags=flags)
     pipeline = beam.Pipeline(options=made.engine)
     totals = pipeline | corpus_job.MakeCorpus(made)
     assert_that(totals | beam.Map(lambda found: found["kept"]), equal_to([40]))
@@ -88,8 +88,7 @@ def test_a_file_that_cannot_be_cut_or_counted_is_tried_four_times_and_told(tmp_p
         write_lines(tmp_path / f"{name}.json", [review(i, unixReviewTime=86_400 * i) for i in days])
     words = ["--input", str(tmp_path / "*.json"), "--output", str(tmp_path / "corpus")]
     words += ["--split-by", "time", "--direct_running_mode=in_memory"]
-    options, flags = read_options(CorpusOptions, corpus_job.make_corpus, words)
-    work = Path(plan.plan_corpus(options, flags).folders.work)
+    work = Path(plan_job(words).folders.work)
     (work / blocked).mkdir(parents=True)
     with refuses("a.json", "IsADirectory", kind=JobFailed):
         call_job(corpus_job.make_corpus, words)

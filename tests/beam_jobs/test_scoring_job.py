@@ -14,13 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs import scoring_job
-from amazon_electra.beam_jobs.config import ScoringOptions
+from amazon_electra.beam_jobs.config import ScoringConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.copies import load_trained, save_sketches
 from amazon_electra.beam_jobs.core.drift import PROFILE, Profile
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.settings import build_settings
 from amazon_electra.beam_jobs.engine.beam_options import describe_engine
 from amazon_electra.beam_jobs.scoring import plan as scoring_plan
 from tests.beam_jobs.dumps import refuses
@@ -329,6 +328,6 @@ def test_a_text_that_a_spreadsheet_would_compute_is_marked_in_csv(model, tmp_pat
 def test_a_dump_that_takes_half_a_minute_uses_every_core(model, tmp_path, rows, mode):
     dump = tmp_path / "dump.csv"
     dump.write_text("text\n" + f"{'good ' * 100}\n" * rows)
-    paths = {"model": (str(model),), "input": (str(dump),), "output": str(tmp_path / "scores")}
-    plan = scoring_plan.plan_scoring(build_settings(ScoringOptions, paths), [])
+    paths = [str(model)], [str(dump)], str(tmp_path / "scores")
+    plan = scoring_plan.plan_scoring(ScoringConfig(), *paths)
     assert f" {mode}, " in describe_engine(plan.engine)

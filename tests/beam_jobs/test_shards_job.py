@@ -16,7 +16,7 @@ from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import JobFailed
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
 from amazon_electra.beam_jobs.engine import beam_options
-from amazon_electra.beam_jobs.packing import corpus_units, shards
+from amazon_electra.beam_jobs.packing import plan, shards
 from amazon_electra.beam_jobs.packing.plan import VOCABULARY_FILES
 from tests.beam_jobs.dumps import refuses, run_shard_steps
 from tests.corpus_folder import write_corpus
@@ -45,7 +45,7 @@ def corpus(tmp_path_factory, reviews) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch):
-    monkeypatch.setattr(corpus_units, "MIN_UNIT_ROWS", 150)
+    monkeypatch.setattr(plan, "MIN_UNIT_ROWS", 150)
 
 
 def job(corpus: Path, vocabulary: Path, output: Path, *more: str) -> dict:

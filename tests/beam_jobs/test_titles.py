@@ -23,13 +23,9 @@ TITLES = ["Great kettle", "Never again!", "", None, 7, "Call 555-123-4567 <b>now
     ("title", "text", "sentence"),
     [
         ("Great  kettle", "It boils.", "Great kettle."),
-        ("Great kettle!", "It boils.", "Great kettle!"),
-        ("It boils", "it boils. And how", ""),
-        ("I", "It boils.", "I."),
-        ("I bought it and…", "I bought it and it broke.", ""),
-        (" <br/> ", "It boils.", ""),
-        (None, "It boils.", ""),
-        (float("nan"), "It boils.", ""),
+        *(("Great kettle!", "It boils.", "Great kettle!"), ("It boils", "it boils. And how", "")),
+        *(("I", "It boils.", "I."), ("I bought it and…", "I bought it and it broke.", "")),
+        *((" <br/> ", "It boils.", ""), (None, "It boils.", ""), (float("nan"), "It boils.", "")),
         ("long " * 20, "It boils.", ""),
     ],
 )

@@ -2,17 +2,22 @@
 
 import json
 import re
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
 import pytest
 
-from amazon_electra.beam_jobs.config import CorpusOptions, ShardsOptions
+from amazon_electra.beam_jobs import corpus_job, shards_job
+from amazon_electra.beam_jobs.config import CorpusConfig, ShardsConfig
 from amazon_electra.beam_jobs.core.settings import parse_field, strip_none
 
 ROOT = Path(__file__).parents[3]
 DATAFLOW = ROOT / "deploy" / "dataflow"
-OPTIONS = {"corpus_job": CorpusOptions, "shards_job": ShardsOptions}
+JOBS = {
+    "corpus_job": (corpus_job.make_corpus, CorpusConfig),
+    "shards_job": (shards_job.make_shards, ShardsConfig),
+}
 LEFT_OUT = {  # a command can set them; who starts a template seldom has to
     *(
         "format",
@@ -29,22 +34,27 @@ LEFT_OUT = {  # a command can set them; who starts a template seldom has to
 KEYS = {"name", "label", "helpText", "regexes", "isOptional", "defaultValue"}
 
 
-@pytest.mark.parametrize("job", OPTIONS)
-def test_the_metadata_follow_the_options(job):
-    parameters = json.loads((DATAFLOW / f"{job}.json").read_text())["parameters"]
-    fields = OPTIONS[job].model_fields
-    of_text = {"withhold", "withhold_corpus"} if job == "shards_job" else set()  # --general-text
-    assert {p["name"] for p in parameters} == set(fields) - LEFT_OUT - of_text
+@pytest.mark.parametrize("name", JOBS)
+def test_the_metadata_follow_the_options(name):
+    parameters = json.loads((DATAFLOW / f"{name}.json").read_text())["parameters"]
+    job, config = JOBS[name]
+    arguments = {n: one for n, one in signature(job).parameters.items() if n != "beam_options"}
+    del arguments["config"]
+    of_text = {"withhold", "withhold_corpus"} if name == "shards_job" else set()  # --general-text
+    known = {*arguments, *config.model_fields} - LEFT_OUT - of_text
+    assert {p["name"] for p in parameters} == known
     for parameter in parameters:
         assert set(parameter) <= KEYS
-        field = fields[parameter["name"]]
+        if not (field := config.model_fields.get(parameter["name"])):
+            assert "defaultValue" not in parameter
+            continue
         default = [parameter["defaultValue"]] if "defaultValue" in parameter else []
         for text in default:
-            assert parse_field(OPTIONS[job], parameter["name"], text) == field.default
+            assert parse_field(config, parameter["name"], text) == field.default
         kind = strip_none(field.annotation)
         choices = get_args(kind) if get_origin(kind) is Literal else ()
         values = [*map(str, choices), *default]
         assert all(re.fullmatch(regex, value) for regex in parameter["regexes"] for value in values)
-    required = {name for name, field in fields.items() if field.is_required()}
-    required |= {"corpus"} & set(fields)
+    required = {n for n, one in arguments.items() if one.default is Parameter.empty}
+    required |= {"corpus"} & arguments.keys()
     assert required == {p["name"] for p in parameters if not p.get("isOptional")}

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs import shards_job
-from amazon_electra.beam_jobs.config import CorpusOptions
+from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading import work_units
@@ -22,8 +22,7 @@ AS_LINES = "\n".join(block.replace("\n", " ") for block in BLOCKS)
 
 def read_documents(path, size=1 << 20):
     """The documents of a file in units of about `size` bytes, and how many units there are."""
-    options = CorpusOptions(input=(str(path),), output="", format="text")
-    [file] = work_units.list_dump_files(options)
+    [file] = work_units.list_dump_files(CorpusConfig(format="text"), [str(path)])
     units = list(work_units.cut_file(file, size, str(path.parent / f"cuts-{size}")))
     items = [item for unit in units for item in work_units.read_records(unit, Tally())]
     assert not any(isinstance(item, Reject) for item in items)

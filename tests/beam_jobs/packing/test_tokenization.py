@@ -24,44 +24,16 @@ from tests.tokenizer_kinds import KINDS, write_published
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES = [
-    "great",
-    "##ly",
-    "the",
-    "ca",
-    "##t",
-    "caf",
-    "##e",
-    "##é",
-    "é",
-    "a",
-    "##a",
-    "b",
-    "##b",
-    "1",
-    "##2",
-    "你",
-    "'",
-    "!",
-    "-",
-    "[",
+    *("great", "##ly", "the", "ca", "##t", "caf", "##e", "##é", "é", "a", "##a", "b", "##b", "1"),
+    *("##2", "你", "'", "!", "-", "["),
 ]
 SHARED = Path(__file__).parents[4] / "shared" / "data"
 AWKWARD = [
-    "",
-    " ",
-    "  The  cat ",
-    "Great!!! the-cat",
-    "café CAFÉ cafe\u0301 Ⅷ ﬁ",
-    "你好a你",
+    *("", " ", "  The  cat ", "Great!!! the-cat", "café CAFÉ cafe\u0301 Ⅷ ﬁ", "你好a你"),
     "\x00a\x1cb\x85c\u200bd\u2028e\tf\ng\r\nh\xa0i",
-    "[MASK] a[SEP]b [mask] [ MASK ] [unused1]",
-    "a" * 10_000,
-    "a" * 100 + " " + "a" * 101,
-    "👍🏽 👨‍👩‍👧 🇩🇪a",
-    "İstanbul ΣΑΣ ß ŒUVRE",
-    "مرحبا بالعالم हिन्दी ไทย 한국어",
-    "a\u0301\u0302 \u0301a",
-    "it's $5.00 (100%) ~`^|<>_=+{}\\/@#&*;:,.?\"",
+    *("[MASK] a[SEP]b [mask] [ MASK ] [unused1]", "a" * 10_000, "a" * 100 + " " + "a" * 101),
+    *("👍🏽 👨‍👩‍👧 🇩🇪a", "İstanbul ΣΑΣ ß ŒUVRE", "مرحبا بالعالم हिन्दी ไทย 한국어"),
+    *("a\u0301\u0302 \u0301a", "it's $5.00 (100%) ~`^|<>_=+{}\\/@#&*;:,.?\""),
 ]
 
 
@@ -168,13 +140,15 @@ def test_a_text_has_one_special_token_before_and_one_after_it():
 
 
 REAL = [
-    "Great!! So-so.",
-    "Don't buy it.",
-    " ",
-    "ok\u200b",
-    "\u200b",
-    "蓋が壊れた。",
-    "C++ in New York",
+    *(
+        "Great!! So-so.",
+        "Don't buy it.",
+        " ",
+        "ok\u200b",
+        "\u200b",
+        "蓋が壊れた。",
+        "C++ in New York",
+    ),
 ]
 
 

@@ -26,8 +26,8 @@ def write_scores(tmp_path, monkeypatch, decided_from=None, numbers=(), threshold
     models = score_files.Loaded((Classifier(config, lambda texts: logits),), (None,))
     plan, unit = _Any(), _Any()
     plan.folders.written, unit.name = str(tmp_path), f"unit-{decided_from}-{numbers}"
-    plan.options.output_format = "parquet"
-    plan.options.model, plan.options.model_version, plan.prefixes = (str(tmp_path),), ("7",), ("",)
+    plan.config.output_format = "parquet"
+    plan.models, plan.versions, plan.prefixes = (str(tmp_path),), ("7",), ("",)
     unit.file.name, unit.file.index, unit.file.layout.mapping = "shop.csv", 0, ()
     score_files.score_unit(unit, plan, models)
     with pa.ipc.open_file(str(tmp_path / f"{unit.name}.arrow")) as file:

@@ -83,10 +83,7 @@ def run_to_exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> int
         if may_pass or isinstance(error, OSError):
             print_error(error)
         return os.EX_TEMPFAIL if may_pass else 1
-    os.write(
-        real_stdout,
-        (escape_controls(json.dumps(result, ensure_ascii=False)) + "\n").encode(),
-    )
+    os.write(real_stdout, (escape_controls(json.dumps(result, ensure_ascii=False)) + "\n").encode())
     return 0
 
 

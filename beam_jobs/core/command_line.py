@@ -13,16 +13,7 @@ from difflib import get_close_matches
 from inspect import Parameter as Argument
 from inspect import Signature, getdoc, signature
 from types import GenericAlias, NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NoReturn,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from cyclopts import App, CycloptsError, Group, Parameter, UnknownOptionError
 from pydantic.fields import FieldInfo

@@ -44,10 +44,7 @@ def write_csv(
     """Write the fields of rows that `header` names; a cell that a spreadsheet would compute begins
     with an apostrophe.
     """
-    with (
-        atomic_path(path) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
+    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)
         for row in rows:

@@ -22,11 +22,7 @@ from amazon_electra.beam_jobs.corpus.write import (
     decide_scale,
 )
 from amazon_electra.beam_jobs.engine.units import check_failed
-from amazon_electra.beam_jobs.labels.classes import (
-    TRAINED_SPLITS,
-    choose_classes,
-    warn_of_label,
-)
+from amazon_electra.beam_jobs.labels.classes import TRAINED_SPLITS, choose_classes, warn_of_label
 from amazon_electra.beam_jobs.labels.stars import decode_ratings, describe_scale
 from amazon_electra.beam_jobs.labels.values import (
     describe_contradictions,

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from amazon_electra.beam_jobs.labels.values import LABEL
 from amazon_electra.beam_jobs.reading import fields
-from amazon_electra.beam_jobs.reading.format import Format
+from amazon_electra.beam_jobs.reading.format import Format, Names
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import (
     TOO_LONG,
@@ -397,9 +397,7 @@ class Delimited(Format):
         has_delimiter = any(delimiter in first for delimiter in DELIMITERS)
         return has_delimiter or bool(fields.find_column("text", {first.strip(' "\r')}))
 
-    def inspect(
-        self, head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str
-    ) -> Layout:
+    def inspect(self, head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
         separator = SEPARATOR.match(head)  # for Excel
         above = separator or BLANK_LINES.match(head)
         prefix = above[0] if above else b""
@@ -412,9 +410,7 @@ class Delimited(Format):
     def list_columns(self, layout: Layout, records: list[dict[str, Any]]) -> list[str]:
         return [*(layout.found or Dialect()).columns]
 
-    def read(
-        self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
-    ) -> Iterator[Item]:
+    def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
         """A quote that never ends costs only its own record: the lines after it are read again."""
         return RecordLines(stream, layout, tally).read_joined(header)
 

@@ -71,6 +71,9 @@ MIN_ANSWERS, MIN_REPEATED = 30, 2 / 3
 """Values of a column of survey answers, and the share that is short and occurs again."""
 
 
+Records = Sequence[Mapping[str, Any]]  # the first of a file
+
+
 class Review(NamedTuple):
     text: Any
     title: Any
@@ -101,7 +104,7 @@ def split_joined(name: str, columns: Collection[str]) -> list[str]:
     return parts if name not in columns and all(parts) else [name]
 
 
-def find_texts(columns: Iterable[str], records: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+def find_texts(columns: Iterable[str], records: Records) -> dict[str, float]:
     """Return the columns that hold texts, by their records, with words a record, the most first;
     none where most values occur several times.
     """
@@ -115,13 +118,13 @@ def find_texts(columns: Iterable[str], records: Sequence[Mapping[str, Any]]) -> 
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def holds_lists(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
+def holds_lists(name: str, records: Records) -> bool:
     """Return whether most values of a column are lists of reviews, written as text."""
     given = [value for record in records if isinstance(value := record.get(name), str) and value]
     return 2 * sum(map(bool, map(LIST_CELL.match, given))) > len(given)
 
 
-def holds_answers(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
+def holds_answers(name: str, records: Records) -> bool:
     """Return whether most values are short and occur again, beside texts: answers of a survey."""
     counts = Counter(v for record in records if isinstance(v := record.get(name), str) and v)
     texts = sum(len(value.split()) >= MIN_TEXT_WORDS for value in counts)
@@ -130,7 +133,7 @@ def holds_answers(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
     return texts > 1 and total >= MIN_ANSWERS and repeated >= MIN_REPEATED * total
 
 
-def propose_text(columns: Iterable[str], records: Sequence[Mapping[str, Any]]) -> str:
+def propose_text(columns: Iterable[str], records: Records) -> str:
     """Return what `--columns text=` may name: a pair such as pros+cons, or most words."""
     columns = list(columns)
     by_word = {strip_column_name(name): name for name in reversed(columns)}
@@ -142,10 +145,7 @@ def propose_text(columns: Iterable[str], records: Sequence[Mapping[str, Any]]) -
 
 
 def map_columns(
-    columns: Iterable[str],
-    overrides: Mapping[str, str],
-    file: str,
-    records: Sequence[Mapping[str, Any]] = (),
+    columns: Iterable[str], overrides: Mapping[str, str], file: str, records: Records = ()
 ) -> dict[str, str]:
     """Return which column of a file gives which field; the text must be among them. A file may lack
     the columns of labels, which give neither text nor title unless named for it.
@@ -187,7 +187,7 @@ def map_columns(
     return found
 
 
-def _explain_missing_text(columns: list[str], records: Sequence[Mapping[str, Any]]) -> str:
+def _explain_missing_text(columns: list[str], records: Records) -> str:
     """Return what to do about a file of which no column is known to hold the text."""
     if listed := sorted(one for one in columns if holds_lists(one, records)):
         return f"{listed[0]} holds lists of reviews; write a row for each review"
@@ -207,9 +207,7 @@ def _explain_missing_text(columns: list[str], records: Sequence[Mapping[str, Any
     )
 
 
-def _choose_filled(
-    field: str, columns: set[str], name: str, prefix: str, records: Sequence[Mapping[str, Any]]
-) -> str:
+def _choose_filled(field: str, columns: set[str], name: str, prefix: str, records: Records) -> str:
     """Return the first of the columns known for a field that most records have."""
     best, most = name, -1
     while name:
@@ -221,9 +219,7 @@ def _choose_filled(
     return best
 
 
-def _choose_language(
-    name: str, columns: Collection[str], records: Sequence[Mapping[str, Any]]
-) -> str:
+def _choose_language(name: str, columns: Collection[str], records: Records) -> str:
     """Return, of a text in several languages (`review.de`, `review.en`), what most records have."""
     path, dot, language = name.rpartition(".")
     if not dot or len(language) != LANGUAGE_CODE or LIST in name:

@@ -27,6 +27,7 @@ not UTF-8, half in runs of three, or a twentieth undefined in cp1252, are in ano
 """
 UNDEFINED = "\udc81\udc8d\udc8f\udc90\udc9d"
 Stars = Literal["unsure", "polarity", "none"]
+Names = Mapping[str, str]  # the column of a field
 
 
 class Format:
@@ -51,9 +52,7 @@ class Format:
         if layout.encoding == Layout.encoding and not head.isascii():
             refuse_other_encodings(head, shown)
 
-    def inspect(
-        self, head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str
-    ) -> Layout:
+    def inspect(self, head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
         """Return the layout with what the format finds at the beginning of a file (`found`)."""
         return layout
 

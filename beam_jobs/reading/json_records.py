@@ -8,7 +8,7 @@ import ast
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,7 @@ import orjson
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading import fields
-from amazon_electra.beam_jobs.reading.format import Format
+from amazon_electra.beam_jobs.reading.format import Format, Names
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import (
     BLOCK_BYTES,
@@ -273,7 +273,7 @@ TOKEN = re.compile(rb"(%b)(\s*+:)?|[{}\[\]]" % STRING.pattern, re.DOTALL)
 FIRST_RECORDS = 10
 
 
-def unwrap_records(head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str) -> Layout:
+def unwrap_records(head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
     """Return a layout that begins at the list of reviews of {"reviews": [{…}, …]}; UserError if it
     has several lists of objects, or not the one that `layout.records` names.
     """
@@ -371,14 +371,10 @@ class JsonLines(Json):
     def find_copy_ending(self, layout: Layout) -> str:
         return "jsonl"
 
-    def inspect(
-        self, head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str
-    ) -> Layout:
+    def inspect(self, head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
         return unwrap_records(head, layout, overrides, shown)
 
-    def read(
-        self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
-    ) -> Iterator[Item]:
+    def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
         return _read_records(stream, layout, tally, orjson.loads, parse_json)
 
 
@@ -387,9 +383,7 @@ class PythonLines(Json):
 
     name = "python_lines"
 
-    def read(
-        self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
-    ) -> Iterator[Item]:
+    def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
         def parse_fast(line: bytes) -> Any:
             return join_surrogates(ast.literal_eval(line.decode().strip()))
 
@@ -401,18 +395,14 @@ class JsonObjects(Json):
 
     name = "json_objects"
 
-    def inspect(
-        self, head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str
-    ) -> Layout:
+    def inspect(self, head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
         return unwrap_records(head, layout, overrides, shown)
 
     def cut_head(self, head: bytes, layout: Layout) -> bytes:
         objects = find_whole_objects(head, len(layout.prefix))
         return head[: max((stop for _, stop in objects), default=0)]
 
-    def read(
-        self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
-    ) -> Iterator[Item]:
+    def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
         return read_json_objects(stream, layout, tally)
 
     def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:

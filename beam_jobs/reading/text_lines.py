@@ -1,10 +1,10 @@
 """Reads three formats of plain lines: fastText's labelled ones, SNAP's blocks, and mere text."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from amazon_electra.beam_jobs.reading.format import Format, Stars
+from amazon_electra.beam_jobs.reading.format import Format, Names, Stars
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import (
     TOO_LONG,
@@ -46,9 +46,7 @@ class FastText(Format):
     def recognize(self, start: bytes) -> bool:
         return start.startswith(b"__label__")
 
-    def inspect(
-        self, head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str
-    ) -> Layout:
+    def inspect(self, head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
         whole = head[: head.rfind(b"\n") + 1] or head
         text = decode_text(whole, Tally(), layout.encoding).lstrip("\ufeff")
         lines = [line for line in text.split("\n") if LABEL.match(line)]
@@ -65,9 +63,7 @@ class FastText(Format):
     def forget_stars(self, layout: Layout) -> Layout:
         return replace(layout, found=replace(layout.found, stars=()))
 
-    def read(
-        self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
-    ) -> Iterator[Item]:
+    def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
         """All of a line is text if the file has no titles or the line no ": "."""
         found: LabelledLines = layout.found or LabelledLines()
         stars = dict(found.stars)
@@ -112,9 +108,7 @@ class Snap(Format):
     def recognize(self, start: bytes) -> bool:
         return KEY.match(start) is not None
 
-    def read(
-        self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
-    ) -> Iterator[Item]:
+    def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
         for block in read_blocks(stream, layout, tally):
             if isinstance(block, Reject):
                 yield block
@@ -143,15 +137,11 @@ class PlainText(Format):
 
     name = "text"
 
-    def inspect(
-        self, head: bytes, layout: Layout, overrides: Mapping[str, str], shown: str
-    ) -> Layout:
+    def inspect(self, head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
         """`found` says whether documents are blocks: they are lines where no line is empty."""
         return replace(layout, found=EMPTY_LINE.search(head.strip()) is not None)
 
-    def read(
-        self, stream: Stream, layout: Layout, tally: Tally, header: bool = True
-    ) -> Iterator[Item]:
+    def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
         for block in read_blocks(stream, layout, tally) if layout.found else ():
             if isinstance(block, Reject):
                 yield block

@@ -18,7 +18,6 @@ from amazon_electra.beam_jobs.labels.stars import (
     parse_rating,
 )
 from amazon_electra.beam_jobs.labels.values import MAX_SPELLINGS, TASK, fold
-from amazon_electra.beam_jobs.model_folder.classifier import Classifier
 from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.beam_jobs.reading.fields import make_label_reader
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit
@@ -59,7 +58,7 @@ def read_model(folder: str) -> ScoredModel:
 
 
 def count_sample(
-    classifier: Classifier, profile: Profile | None, texts: Sequence[str], probabilities: np.ndarray
+    profile: Profile | None, texts: Sequence[str], probabilities: np.ndarray
 ) -> dict[str, Any] | None:
     """Return the tally of a sample of texts; None where the model has no profile."""
     if profile is None:

@@ -24,11 +24,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.utils.shared import Shared
 
-from amazon_electra.beam_jobs.config import (
-    SCORING_TOTALS,
-    ScoringConfig,
-    ScoringPrecision,
-)
+from amazon_electra.beam_jobs.config import SCORING_TOTALS, ScoringConfig, ScoringPrecision
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.core.drift import Profile
@@ -196,10 +192,8 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Loaded) -> ScoredUnit:
         ids=count - rows.ids.count(None),
         integers=rows.integers,
         tallies=[
-            count_sample(classifier, profile, texts, own)
-            for classifier, profile, own in zip(
-                classifiers, models.profiles, probabilities, strict=True
-            )
+            count_sample(profile, texts, own)
+            for profile, own in zip(models.profiles, probabilities, strict=True)
         ],
         given=[given for given, _ in labels],
         trained=[trained for _, trained in labels],

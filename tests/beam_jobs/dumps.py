@@ -31,13 +31,7 @@ from amazon_electra.beam_jobs.corpus.write import (
     decide_scale,
     write_punkt,
 )
-from amazon_electra.beam_jobs.deduplication import (
-    buckets,
-    common_ngrams,
-    exact,
-    held_out,
-    near,
-)
+from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, exact, held_out, near
 from amazon_electra.beam_jobs.packing import shards
 from amazon_electra.beam_jobs.packing.plan import plan_shards, prepare_output
 from amazon_electra.beam_jobs.reading import work_units

@@ -152,11 +152,7 @@ def test_a_column_of_ids_that_is_not_there_is_a_mistake(model, tmp_path):
 
 def test_ids_keep_the_type_of_their_file(model, tmp_path):
     texts = ["good", "bad"]
-    tables = {
-        "numbers": [2**62, 5],
-        "words": ["1", "2"],
-        "both": None,
-    }
+    tables = {"numbers": [2**62, 5], "words": ["1", "2"], "both": None}
     for name, ids in tables.items():
         if ids:
             pq.write_table(pa.table({"text": texts, "id": ids}), tmp_path / f"{name}.parquet")

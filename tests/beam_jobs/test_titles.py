@@ -7,14 +7,7 @@ import pytest
 from amazon_electra.beam_jobs.config import TextConfig
 from amazon_electra.beam_jobs.deduplication.held_out import read_held_out_batches
 from amazon_electra.beam_jobs.text.preparation import TextPreparer
-from tests.beam_jobs.dumps import (
-    read_as_scored,
-    review,
-    rows_of,
-    run_job,
-    texts_in,
-    write_lines,
-)
+from tests.beam_jobs.dumps import read_as_scored, review, rows_of, run_job, texts_in, write_lines
 
 TITLES = ["Great kettle", "Never again!", "", None, 7, "Call 555-123-4567 <b>now</b>", "Five Stars"]
 

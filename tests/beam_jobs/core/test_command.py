@@ -20,7 +20,7 @@ def start(body: str) -> subprocess.CompletedProcess[str]:
 def test_only_the_result_is_on_stdout():
     done = start(
         "    print('chatter')\n    os.write(1, b'native')\n"
-        "    subprocess.run(['echo', 'child'])\n    return {'n': 1}",
+        "    subprocess.run(['echo', 'child'])\n    return {'n': 1}"
     )
     assert (done.returncode, json.loads(done.stdout)) == (0, {"n": 1})
     assert done.stdout.count("\n") == 1

@@ -94,10 +94,7 @@ def test_each_copy_is_found_in_its_bucket(tmp_path, parts, of):
         assert sizes == sorted(sizes, reverse=True), "those of the larger units first"
         for unit, packed in of_part:
             found[unit] += np.frombuffer(packed, exact.ROW_NUMBER).tolist()
-    assert {unit: sorted(rows) for unit, rows in found.items()} == {
-        "a": list(range(20)),
-        "c": [1],
-    }
+    assert {unit: sorted(rows) for unit, rows in found.items()} == {"a": list(range(20)), "c": [1]}
 
 
 def test_a_key_is_the_review_id_then_a_hash_of_the_rest():

@@ -26,9 +26,7 @@ class Flink:
 
 
 @contextmanager
-def serve_flink(
-    jobs: Sequence[str] = (),
-) -> Iterator[Flink]:
+def serve_flink(jobs: Sequence[str] = ()) -> Iterator[Flink]:
     """Answer while the block lasts; the ids of jobs are 1, 2, …, in the order of their names and
     starts.
     """

@@ -96,11 +96,7 @@ def test_a_cancelled_job_is_cancelled_on_the_engine(tmp_path, server):
 
 
 @pytest.mark.parametrize(
-    ("state", "end"),
-    [
-        ("FINISHED", nullcontext()),
-        ("FAILED", refuses("d.json")),
-    ],
+    ("state", "end"), [("FINISHED", nullcontext()), ("FAILED", refuses("d.json"))]
 )
 def test_the_end_of_a_job_is_what_flink_says(tmp_path, server, state, end):
     """Though the job server, whose host may be gone, says nothing."""

@@ -301,10 +301,7 @@ def test_a_zip_member_expands_as_far_as_its_own_packed_bytes_allow(tmp_path, sma
     for _ in range(2):
         with PlainStream(path, "zip", "noise", max_expansion=2) as stream:
             assert b"".join(iter(stream.read, b"")) == noise
-    with (
-        PlainStream(path, "zip", "bomb", max_expansion=200) as stream,
-        refuses("max_expansion"),
-    ):
+    with PlainStream(path, "zip", "bomb", max_expansion=200) as stream, refuses("max_expansion"):
         list(iter(stream.read, b""))
 
 

@@ -8,11 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nltk.tokenize.punkt import (
-    PunktParameters,
-    PunktSentenceTokenizer,
-    PunktTrainer,
-)
+from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer, PunktTrainer
 
 from amazon_electra.beam_jobs.reading import fields, work_units
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally

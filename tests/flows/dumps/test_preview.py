@@ -104,7 +104,7 @@ def test_the_stars_are_those_that_the_job_makes(tmp_path, capsys, scale):
 MISTAKES = {
     "no text": ("a,b\nx,y\n", {}, "--columns text=NAME"),
     "another name": ("text,b\nx y,1\n", {"columns": "text=body"}, "columns: "),
-    "two lists": ('{"a": [{"body": "x"}], "b": [{"body": "y"}]}', {}, "dump.records a"),
+    "two lists": ('{"a": [{"body": "x"}], "b": [{"body": "y"}]}', {}, "records: "),
     "unknown": ("Hello there\n", {}, "dump.format"),
 }
 

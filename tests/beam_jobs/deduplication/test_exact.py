@@ -5,7 +5,6 @@ import random
 
 import numpy as np
 import pytest
-import xxhash
 
 from amazon_electra.beam_jobs.deduplication import buckets, exact, near
 from amazon_electra.beam_jobs.deduplication.exact import hash_text
@@ -95,12 +94,3 @@ def test_each_copy_is_found_in_its_bucket(tmp_path, parts, of):
         for unit, packed in of_part:
             found[unit] += np.frombuffer(packed, exact.ROW_NUMBER).tolist()
     assert {unit: sorted(rows) for unit, rows in found.items()} == {"a": list(range(20)), "c": [1]}
-
-
-def test_a_key_is_the_review_id_then_a_hash_of_the_rest():
-    ids = b"".join(n.to_bytes(8, "big") + bytes(8) for n in ((1 << 64) - 1, 1 << 16, 0x1FFFF))
-    keys = exact.compute_keys(ids, ["", "a", "a"])
-    assert (keys >> np.uint64(16)).tolist() == [0xFFFF_FFFF_FFFF, 1, 1]
-    assert keys[1] == keys[2]
-    assert (keys & np.uint64(0xFFFF))[0] == xxhash.xxh3_64_intdigest(b"") >> 48
-    assert keys.dtype == np.uint64

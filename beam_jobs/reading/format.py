@@ -9,6 +9,7 @@ Reading, the dry run, scores, the watcher and the form ask the class, never its 
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, ClassVar, Literal
@@ -98,24 +99,25 @@ class Piece:
     plain_size: int  # bytes, estimated
 
 
-class RowFormat(Format):
+class RowFormat(Format, ABC):
     """A binary format of rows in groups, of which a reader takes those that it wants."""
 
     def refuse(self, head: bytes, layout: Layout, shown: str, is_packed: bool) -> None:
         if is_packed:
             raise UserError(f"{shown} is a {self.name} file; give it neither packed nor in a zip")
 
+    @abstractmethod
     def read_first(self, file: BinaryIO, name: str, layout: Layout) -> list[dict[str, Any]]:
         """Return the first records of a file, or one with an empty value of each column's type."""
-        raise NotImplementedError
 
+    @abstractmethod
     def cut(self, file: BinaryIO, size: int) -> Iterator[Piece]:
         """Yield the groups of a file in pieces of about `size` bytes; one at least."""
-        raise NotImplementedError
 
-    def count_rows(self, file: BinaryIO, layout: Layout) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def count_rows(self, file: BinaryIO, layout: Layout) -> int: ...
 
+    @abstractmethod
     def read_rows(
         self,
         file: BinaryIO,
@@ -126,7 +128,6 @@ class RowFormat(Format):
         name: str = "a file",
     ) -> Iterator[Item]:
         """Yield (row, record), or a reject, of the groups from `start` to `stop`."""
-        raise NotImplementedError
 
 
 def refuse_other_encodings(head: bytes, shown: str) -> None:

@@ -22,7 +22,8 @@ PACKAGE_OF = {
     "python_calamine": "python-calamine",
     "sklearn": "scikit-learn",
     "typing_extensions": None,
-}  # apache-beam brings protobuf and grpcio, pydantic typing_extensions; rich: for a person alone
+    "yaml": None,
+}  # apache-beam brings protobuf and grpcio, pydantic typing_extensions; rich and yaml: for a person
 
 
 def imports() -> set[str]:

@@ -145,7 +145,7 @@ def test_of_a_folder_parts_without_records_are_read_and_odd_names_told(tmp_path,
     preview(tmp_path, tmp_path / "f")
     assert "about 1 review" in capsys.readouterr().out
     link, odd = tmp_path / "f" / "me", tmp_path / "f" / os.fsdecode(b"caf\xe9.json")
-    for path, named in ((link, "f/me"), (odd, r"caf\xe9.json")):
+    for path, named in ((link, "f/me"), (odd, odd.name)):
         path.symlink_to(path)
         with pytest.raises(UserError) as told:
             preview(tmp_path, tmp_path / "f")

@@ -17,13 +17,9 @@ from amazon_electra.flows.runner.processes import Makers
 from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import DumpListing, ListedDump, build_dump_stage
-from amazon_electra.flows.stages.origin import build_other_origins, build_start_stage
+from amazon_electra.flows.stages.origin import build_origin_stage, build_start_stage
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
-
-
-def find_nothing(task: str) -> None:
-    """Find no champion of a task."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +35,7 @@ class RunPlan:
     """The published encoder that it starts from."""
     others: Sequence[Stage]
     """Further ones, whose states are read."""
-    find_champion: Callable[[str], Stage | None] = find_nothing
+    find_champion: Callable[[str], Stage | None] = lambda task: None
     begun: Makers | None = None
     """Make its encoder and corpus already."""
     notes: list[str] = field(default_factory=list)
@@ -97,10 +93,7 @@ def plan_run(form: Parameters, store: Store) -> RunPlan:
     dump = build_dump_stage(form.dump, store)
     previews = read_previews(form.dump, dump)
     tasks = labels.choose_tasks(form.finetuning.tasks, form.dump, previews)
-    form = form.replace(finetuning=form.finetuning.replace(tasks=tasks))
-    origin = build_start_stage(form.pretraining, store, dump)
-    others = build_other_origins(form.pretraining, store)
-    return RunPlan(form, store, dump, previews, origin, others)
+    return find_starts(form, store, dump, previews, tasks)
 
 
 def plan_prepared_run(form: Parameters, store: Store, dump: str, tasks: Sequence[str]) -> RunPlan:
@@ -112,9 +105,22 @@ def plan_prepared_run(form: Parameters, store: Store, dump: str, tasks: Sequence
     if made is None:
         raise JobFailed(f"{dump} is not in the store {store.address}; both hosts need the same one")
     known = ListedDump(DumpListing.model_validate(made["parameters"]), result=made["result"])
+    return find_starts(form, store, known, [], tasks)
+
+
+def find_starts(
+    form: Parameters,
+    store: Store,
+    dump: ListedDump,
+    previews: Sequence[Preview],
+    tasks: Sequence[str],
+) -> RunPlan:
+    """Return the plan of a run of these tasks, with the encoders that it starts from."""
     form = form.replace(finetuning=form.finetuning.replace(tasks=tuple(tasks)))
-    origin = build_start_stage(form.pretraining, store, known)
-    return RunPlan(form, store, known, [], origin, build_other_origins(form.pretraining, store))
+    origin = build_start_stage(form.pretraining, store, dump)
+    also = form.pretraining.also_start_from
+    others = [build_origin_stage(one, store, "pretraining.also_start_from") for one in also]
+    return RunPlan(form, store, dump, previews, origin, others)
 
 
 planned: ContextVar[RunPlan | None] = ContextVar("planned", default=None)

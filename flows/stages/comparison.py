@@ -50,18 +50,13 @@ def load_scorer(folder: Path) -> tuple[list[str], Callable[[Sequence[str]], np.n
     return classifier.labels, lambda texts: classifier.score(list(texts))
 
 
-def build_comparison_stage(model: Stage, champion: Stage) -> Comparison:
-    """Return the comparison of a model stage with the champion's."""
-    task = model.config.task
-    inputs = {"model": model, "champion": champion, "data": model.inputs["data"]}
-    return Comparison(ComparisonConfig(task=task), inputs, title=f"champion · {task}")
-
-
 def compare_with_champions(
     models: Sequence[Stage], find: Callable[[str], Stage | None]
 ) -> Iterator[Comparison]:
     """Yield the comparison of each model with the champion of its task, if one is in this store."""
     for model in models:
-        champion = find(model.config.task)
+        task = model.config.task
+        champion = find(task)
         if champion and champion.fingerprint != model.fingerprint:
-            yield build_comparison_stage(model, champion)
+            inputs = {"model": model, "champion": champion, "data": model.inputs["data"]}
+            yield Comparison(ComparisonConfig(task=task), inputs, title=f"champion · {task}")

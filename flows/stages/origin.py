@@ -39,7 +39,7 @@ MODEL_TYPE, POSITIONS = "model_type", "max_positions"
 """Of a published encoder, where it is known before it is loaded."""
 TITLE = "origin "
 COMMIT = re.compile(r"[0-9a-f]{40}")
-START, OTHERS = "pretraining.start_from", "pretraining.also_start_from"
+START = "pretraining.start_from"
 HUB_SECONDS = 10
 """For the hub to say which commit a name stands for."""
 CONFIG = "config.json"
@@ -73,11 +73,6 @@ def find_last_encoder(dump: Stage | None, store: Store) -> str:
             if (folder / name / CONFIG).is_file():
                 return str(folder / name)
     raise UserError(f"no run of another dump in {store.address}", START, LAST)
-
-
-def build_other_origins(chosen: Pretraining, store: Store) -> list[Stage]:
-    """Return the encoders whose states are read beside those of the first one."""
-    return [build_origin_stage(one, store, OTHERS) for one in chosen.also_start_from]
 
 
 class OriginConfig(Settings):

@@ -2,7 +2,6 @@
 
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.policy import MIN_FINETUNED
 from amazon_electra.model.arms import ADAPTED
 from amazon_electra.model.pretraining.input import pairs
@@ -117,23 +116,6 @@ def test_what_decides_the_result_names_the_stage(list_published):
     assert list_published()[1][ADAPTATION].fingerprint == name()
     assert name() == name("pretraining.device_batch=8")
     assert len({name(), name("pretraining.epochs=2"), name("pretraining.seed=1")}) == 3
-
-
-@pytest.mark.parametrize(
-    ("setting", "field"),
-    [
-        ("steps=9", "steps"),
-        ("layers=9", "layers"),
-        ("temperature=-1", "temperature"),
-        ("processes=3", "processes"),
-        ("start_from=", "objective"),
-        ("start_generator_from=org/gen", "start_generator_from"),
-    ],
-)
-def test_what_contrast_does_not_take_is_refused(list_published, setting, field):
-    with pytest.raises(UserError) as refused:
-        list_published("pretraining.objective=contrastive", f"pretraining.{setting}")
-    assert refused.value.field == f"pretraining.{field}"
 
 
 def test_no_pair_of_dev_test_or_a_withheld_file_is_trained_on(list_published, tmp_path):

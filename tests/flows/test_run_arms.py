@@ -74,22 +74,12 @@ def test_further_starts_are_read_beside_the_first(encoders, list_stages):
     assert len(adapted) == 1
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        ["pretraining.also_start_from={b}"],
-        ["pretraining.start_from={a}", "pretraining.also_start_from={a}"],
-        [
-            "pretraining.start_from={a}",
-            "pretraining.also_start_from={b}",
-            "finetuning.arms=tfidf,origin",
-        ],
-    ],
-)
-def test_further_starts_that_nothing_reads_are_refused(encoders, settings):
-    given = [one.format(a=encoders[0], b=encoders[1]) for one in settings]
+def test_further_starts_that_no_arm_reads_are_refused(encoders):
+    starts = zip(("start_from", "also_start_from"), encoders, strict=True)
+    given = [f"pretraining.{name}={place}" for name, place in starts]
+    form = fill_parameters([*given, "finetuning.arms=tfidf,origin"], recipe="published")
     with pytest.raises(UserError) as refused:
-        list_arms_of_form(fill_parameters(given, recipe="published"))
+        list_arms_of_form(form)
     assert refused.value.field == "pretraining.also_start_from"
 
 

@@ -80,9 +80,6 @@ def test_processes_share_the_batch_and_change_no_fingerprint(list_stages, tmp_pa
     several, processes = plan("pretraining.device=cpu", "pretraining.processes=4")
     assert processes == 4
     assert several.fingerprint == one.fingerprint
-    with pytest.raises(UserError) as caught:
-        plan("pretraining.processes=3")
-    assert caught.value.field == "pretraining.processes"
 
 
 def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(
@@ -112,14 +109,14 @@ def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(
     assert "dump" not in changed(before, fingerprints(*settings, dump=dump))
 
 
-def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints):
-    for field, value in {
-        "corpus.withhold": "nofile",
-        "pretraining.objective": "mlm+nps",
-        "corpus.split": "pretrain=90,train=0,dev=0,test=10",
-    }.items():
-        with pytest.raises(UserError, match=field):
-            fingerprints(f"{field}={value}")
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("corpus.withhold", "nofile"), ("corpus.split", "pretrain=90,train=0,dev=0,test=10")],
+)
+def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints, field, value):
+    with pytest.raises(UserError) as refused:
+        fingerprints(f"{field}={value}")
+    assert refused.value.field == field
 
 
 def test_general_text_is_searched_for_all_that_is_tested_on(tmp_path):

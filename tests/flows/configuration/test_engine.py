@@ -1,8 +1,7 @@
-"""The engine in the form: what each needs, and what the jobs are told of it."""
+"""The engine in the form: what the jobs are told of it."""
 
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.store.store import Store
 from tests.flows.calls import call_of
 from tests.flows.forms import fill_parameters
@@ -57,21 +56,3 @@ def test_the_engine_decides_no_fingerprint(tmp_path):
         for settings in ((), FLINK, DATAFLOW)
     ]
     assert found[0] == found[1] == found[2]
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        (("engine.kind=flink",), "engine.job_endpoint"),
-        (DATAFLOW[:3], "engine.temp_location"),
-        ((*FLINK, "engine.region=x"), "engine.region"),
-        (("engine.job_endpoint=jobs:8099",), "engine.job_endpoint"),
-        (("engine.kind=flink", "engine.job_endpoint=http://jobs"), "engine.job_endpoint"),
-        ((*DATAFLOW[:3], "engine.temp_location=/tmp"), "engine.temp_location"),
-    ],
-)
-def test_what_an_engine_needs_is_told_in_one_line(settings, words):
-    with pytest.raises(UserError) as told:
-        fill_parameters(settings)
-    assert told.value.field == words
-    assert "\n" not in str(told.value)

@@ -94,9 +94,9 @@ def graph(run: RunPlan) -> Groups:
     models = build_model_stages(cells, corpus, p.finetuning.target_accuracy)
     yield Group([[model] for model in models], at_once)
     yield Group([[one] for one in compare_with_champions(models, run.find_champion)])
-    about = report.format_command(p), p.recipe, run.dump, made, encoder, cells, curve, models
     failures = [f"{title} failed: {cause}" for title, cause in causes.items() if cause]
-    yield Group.of(report.build_report_stage(*about, failures))
+    of_run = report.format_command(p), made, encoder, cells, curve, models, failures
+    yield Group.of(report.build_report_stage(p.recipe, run.dump, report.RunFacts(*of_run)))
 
 
 @flow(name="domain-adaptation", flow_run_name=name_run)

@@ -178,11 +178,9 @@ def choose_recipe(values: Any) -> Any:
         return values
 
     def list_given(name: str) -> dict[str, Any]:
-        """Return the fields of a section that somebody gave, which is not validated yet."""
-        section = values.get(name)
-        if isinstance(section, Settings):
-            return {field: getattr(section, field) for field in section.model_fields_set}
-        return dict(section) if isinstance(section, dict) else {}
+        given = values.get(name)
+        given = given.model_dump(exclude_unset=True) if isinstance(given, Settings) else given
+        return given if isinstance(given, dict) else {}
 
     paths, pretraining = list_given("dump").get("paths", Dump().paths), list_given("pretraining")
     if not pretraining.get("start_from"):

@@ -39,11 +39,6 @@ class ListedDump(Stage):
     has_job = False
     headline = ("files", "bytes")
 
-    @property
-    def files_and_paths(self) -> list[tuple[DumpFile, str]]:
-        """Return each file with its path or address."""
-        return list(zip(self.config.files, self.result["paths"], strict=True))
-
 
 def build_dump_stage(chosen: Dump, store: Store) -> ListedDump:
     """Return the dump as a stage. Nothing is copied: its fingerprint is that of its files, wherever

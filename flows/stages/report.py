@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -62,48 +63,39 @@ class Report(Stage):
         return write_report(folder / STUDY, folder).content
 
 
-def build_report_stage(
-    command: str,
-    recipe: str,
-    dump: Stage,
-    made: Sequence[Stage],
-    encoder: Stage,
-    cells: Sequence[Cell],
-    curve: Sequence[Cell] = (),
-    models: Sequence[Stage] = (),
-    failures: Sequence[str] = (),
-) -> Report:
-    """Return the stage of the report; `command` gives it again, `made` are the stages whose counts
-    it shows, in the order of the graph, `curve` the cells with fewer labels, `models` the
-    stages of the model folders, `failures` lines about cells that it goes without.
-    """
-    inputs = {cell.finetuned.title: cell.evaluated for cell in (*cells, *curve)}
+@dataclass(frozen=True)
+class RunFacts:
+    """What the report of a run shows."""
+
+    command: str
+    """Gives it again."""
+    made: Sequence[Stage]
+    """Stages whose counts it shows, in the order of the graph."""
+    encoder: Stage
+    cells: Sequence[Cell]
+    curve: Sequence[Cell] = ()
+    """Cells with fewer labels."""
+    models: Sequence[Stage] = ()
+    failures: Sequence[str] = ()
+    """Lines about cells that it goes without."""
+
+
+def build_report_stage(recipe: str, dump: Stage, facts: RunFacts) -> Report:
+    """Return the stage of the report of a run."""
     title = f"{dump.result['name']} with recipe {recipe}"
-    if origin := find_stage(made, "origin"):
+    if origin := find_stage(facts.made, "origin"):
         title += f" from {get_name(origin)}"
-    return Report(
-        ReportConfig(title=title),
-        {**inputs, "encoder": encoder, **{model.title: model for model in models}},
-        describe=lambda store: describe_study(
-            store, title, command, made, encoder, cells, curve, models, failures
-        ),
-    )
+    inputs = {cell.finetuned.title: cell.evaluated for cell in (*facts.cells, *facts.curve)}
+    inputs |= {"encoder": facts.encoder, **{model.title: model for model in facts.models}}
+    describe = partial(describe_study, title, facts)
+    return Report(ReportConfig(title=title), inputs, describe=describe)
 
 
-def describe_study(
-    store: Store,
-    title: str,
-    command: str,
-    made: Sequence[Stage],
-    encoder: Stage,
-    cells: Sequence[Cell],
-    curve: Sequence[Cell] = (),
-    models: Sequence[Stage] = (),
-    failures: Sequence[str] = (),
-) -> ReportInput:
+def describe_study(title: str, facts: RunFacts, store: Store) -> ReportInput:
     """Return the study as the report's job reads it."""
+    made, encoder, cells = facts.made, facts.encoder, facts.cells
     origin = find_stage(made, "origin")
-    folders = [store.fetch(model, "results.json", SUSPICIOUS, COST) for model in models]
+    folders = [store.fetch(model, "results.json", SUSPICIOUS, COST) for model in facts.models]
     if origin and folders:  # the question is what the model is worth
         model = json.loads((folders[0] / "results.json").read_text(encoding="utf-8"))["arm"]
         cells = sorted(cells, key=lambda cell: cell.arm != model)
@@ -116,16 +108,16 @@ def describe_study(
     tasks = list(dict.fromkeys(cell.task for cell in cells))
     return ReportInput(
         title=title,
-        command=command,
+        command=facts.command,
         store=store.address,
         arms=[_describe_arm(store, arms[name], tasks, encoder) for name in names],
         comparisons=[*first, *(pair for pair in pairs if pair not in first)] if pairs else [],
         adaptation=pairs,
         cells=[_describe_cell(store, cell) for cell in cells],
-        curve=[_describe_cell(store, cell) for cell in curve],
+        curve=[_describe_cell(store, cell) for cell in facts.curve],
         models=folders,
         reading=_describe_reading(store, cells, origin) if origin else "",
-        failures=list(failures),
+        failures=list(facts.failures),
         **describe_sources(store, made, [one for one in made if one.name == "origin"]),
     )
 

@@ -112,7 +112,8 @@ def name_inputs(models: Sequence[RegisteredModel]) -> dict[str, Stage]:
 
 def leave_out_files(dump: ListedDump, known: Scored) -> ListedDump:
     """Return the dump without the files that have scores."""
-    new = [(f, path) for f, path in dump.files_and_paths if (f.name, f.sha256) not in known]
+    listed = zip(dump.config.files, dump.result["paths"], strict=True)
+    new = [(file, path) for file, path in listed if (file.name, file.sha256) not in known]
     files = tuple(file for file, _ in new)
     result = {
         **dump.result,

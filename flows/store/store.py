@@ -282,8 +282,9 @@ class Store:
             for p in folder.rglob("*")
             if p.is_file()
             and p.name not in NOT_PUBLISHED
-            and not p.name.startswith(".")  # another thread writes it and gives it its name then
-            and p.relative_to(folder).parts[0] not in stage.scratch
+            and (parts := p.relative_to(folder).parts)[0] not in stage.scratch
+            # what another thread writes, and gives its name then
+            and not any(part.startswith(".") for part in parts)
         )
         manifest: Manifest = {
             "stage": stage.name,

@@ -81,6 +81,10 @@ def cell(arm, corpus, encoder):
     return Cell(arm, "polarity", 0, finetuned, finetuned)
 
 
+def describe(store, *known, **more):
+    return report.describe_study("T", report.RunFacts("command", *known, **more), store)
+
+
 def test_arms_are_known_by_their_lineage(made):
     store, stages = made
     corpus, encoder = stages["corpus"], stages["pre-training"]
@@ -92,7 +96,7 @@ def test_arms_are_known_by_their_lineage(made):
         cell("champion", corpus, ExistingStage("pretraining", 1, {}, known=elsewhere.fingerprint)),
         cell("published", corpus, ExistingStage("external", 1, {"name": "bert"})),
     ]
-    told = report.describe_study(store, "T", "command", [], encoder, cells).arms
+    told = describe(store, [], encoder, cells).arms
     assert told == [
         ArmFacts(name="pre-trained", data_known=True, held_out=["polarity"]),
         ArmFacts(name="random"),
@@ -106,7 +110,7 @@ def test_the_description_is_read_back_as_it_was_written(made, tmp_path):
     corpus, encoder = stages["corpus"], stages["pre-training"]
     every = list(stages.values())
     cells = [cell("adapted", corpus, encoder)]
-    told = report.describe_study(store, "T", "command", every, encoder, cells)
+    told = describe(store, every, encoder, cells)
     told.write(tmp_path / "study.json")
     assert read_report_input(tmp_path / "study.json") == told
 
@@ -123,7 +127,7 @@ def test_from_a_published_encoder_the_arm_of_the_model_is_compared_with_the_othe
     publish(store, model)
     cells = [cell(arm, corpus, encoder) for arm in ("bert, frozen", "adapted", "TF-IDF")]
     every = [*stages.values(), origin]
-    found = report.describe_study(store, "T", "command", every, encoder, cells, models=[model])
+    found = describe(store, every, encoder, cells, models=[model])
     assert [arm.name for arm in found.arms] == ["TF-IDF", "bert, frozen", "adapted"]
 
 

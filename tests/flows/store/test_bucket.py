@@ -4,7 +4,6 @@ server of objects may answer, and what somebody else may have put there.
 
 import io
 import shutil
-import threading
 import zipfile
 from contextlib import nullcontext
 from functools import partial
@@ -155,24 +154,6 @@ def test_of_two_makers_the_first_wins(open_host):
     for store in (late, first, reader):
         assert (store.fetch(CORPUS) / "a.txt").read_text() == "whole"
         assert store.manifest(CORPUS) == manifest
-
-
-def test_several_hosts_publish_at_once(open_host):
-    stores, gate = [open_host(str(n)) for n in range(3)], threading.Barrier(3)
-
-    def want(store):
-        with store.lock_stage(CORPUS) as folder:
-            write(folder / "a.txt", store.root.name)
-            gate.wait()
-            store.publish(CORPUS, {})
-
-    threads = [threading.Thread(target=want, args=(store,)) for store in stores]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len({(store.fetch(CORPUS) / "a.txt").read_text() for store in stores}) == 1
-    assert len(list_objects(stores[0])) == 2
 
 
 def test_an_engines_workers_write_to_the_bucket_and_what_they_made_is_published(open_host):

@@ -69,7 +69,7 @@ class RunPlan:
         if form.engine.is_far or form.engine.prepare or is_remote(store.address):
             return self
         restrict_store(store.root)
-        corpus = build_corpus_stage(form.corpus, form.dump, form.engine, self.dump, store)
+        corpus = build_corpus_stage(form, self.dump, store)
         if store.manifest(self.dump) is None:
             store.publish(self.dump, dict(self.dump.result))
         begun = Makers(store, [[one] for one in (self.origin, corpus) if one], at_once=2)

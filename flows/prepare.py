@@ -31,15 +31,10 @@ from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.origin import warn_of_languages
-from amazon_electra.flows.stages.shards import (
-    build_dev_stage,
-    build_shards_stage,
-    choose_sequence_length,
-)
+from amazon_electra.flows.stages.shards import build_shards_stages
 from amazon_electra.flows.stages.text_length import TextLength, measure_length
-from amazon_electra.flows.stages.vocabulary import build_vocabulary_stage
 from amazon_electra.flows.store.group import Group
-from amazon_electra.flows.store.stage import Resources, Stage
+from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui.artifacts import PrefectRun
 from amazon_electra.model.tracking.mlflow_run import Tracking
@@ -65,7 +60,7 @@ class Data:
 def make_data(run: RunPlan) -> Generator[Group, None, Data]:
     """Dump → corpus → (vocabulary → shards)."""
     p, store, dump, origin = run.form, run.store, run.dump, run.origin
-    corpus = build_corpus_stage(p.corpus, p.dump, p.engine, dump, store)
+    corpus = build_corpus_stage(p, dump, store)
     made = [dump, *([origin] if origin else []), *run.others, corpus]
     for stage in made:
         yield Group.of(stage)
@@ -77,11 +72,7 @@ def make_data(run: RunPlan) -> Generator[Group, None, Data]:
     data = Data(corpus, counts, decided, length, made)
     if decided.adaptation != "text":
         return data
-    tokens = choose_sequence_length(p.shards, p.recipe, origin, store)
-    vocabulary = build_vocabulary_stage(p.vocabulary, p.recipe, corpus, origin)
-    engine = Resources(engine=p.engine, workers=p.corpus.workers)
-    shards = build_shards_stage(tokens, corpus, vocabulary, engine)
-    dev = build_dev_stage(tokens, corpus, vocabulary)
+    vocabulary, shards, dev = build_shards_stages(p, corpus, origin, store)
     for stage in (vocabulary, shards, dev):
         yield Group.of(stage)
     return Data(corpus, counts, decided, length, [*made, vocabulary, shards, dev], shards, dev)

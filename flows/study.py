@@ -21,15 +21,9 @@ from amazon_electra.flows.stages.dump import build_dump_stage, list_files
 from amazon_electra.flows.stages.external import list_place_files
 from amazon_electra.flows.stages.origin import build_start_stage
 from amazon_electra.flows.stages.pretraining import build_pretraining_stage, has_accelerator
-from amazon_electra.flows.stages.shards import (
-    build_dev_stage,
-    build_general_shards_stage,
-    build_shards_stage,
-    choose_sequence_length,
-)
-from amazon_electra.flows.stages.vocabulary import build_vocabulary_stage
+from amazon_electra.flows.stages.shards import build_general_shards_stage, build_shards_stages
 from amazon_electra.flows.store.group import Group, Groups
-from amazon_electra.flows.store.stage import Resources, Stage
+from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import LoadedStudy, load_study
 from amazon_electra.flows.studies.study_report import build_study_report
@@ -86,7 +80,6 @@ def make_sources(
         return Group.of(stage)
 
     origin = build_start_stage(p.pretraining, store)
-    length = choose_sequence_length(p.shards, p.recipe, origin, store)
     if origin:
         yield add("origin", origin)
     if wanted == {"origin"}:
@@ -94,28 +87,23 @@ def make_sources(
     dump = dump or build_dump_stage(p.dump, store)
     labels.check_labels(loaded.labelled_tasks, p.dump)
     yield add("dump", dump)
-    chosen = p.corpus.replace(withhold=withheld)
-    corpus = build_corpus_stage(chosen, p.dump, p.engine, dump, store)
+    chosen = p.replace(corpus=p.corpus.replace(withhold=withheld))
+    corpus = build_corpus_stage(chosen, dump, store)
     yield add("corpus", corpus)
     if counted := store.manifest(corpus):
         labels.check_tasks(loaded.labelled_tasks, counted["result"])
     if not wanted & {"shards", "general_shards", "encoder"}:
         return
-    vocabulary = build_vocabulary_stage(p.vocabulary, p.recipe, corpus, origin)
+    vocabulary, shards, dev_shards = build_shards_stages(p, corpus, origin, store)
     yield add("vocabulary", vocabulary)
-    dev_shards = build_dev_stage(length, corpus, vocabulary)
     yield add(DEV, dev_shards)
-    engine = Resources(engine=p.engine, workers=p.corpus.workers)
-    shards = build_shards_stage(length, corpus, vocabulary, engine)
     if wanted & {"shards", "encoder"}:
         yield add("shards", shards)
     if "general_shards" in wanted:
         texts = [f for given in loaded.choice.general_text for f in list_files(given, store)]
         kept_out = [f for given in withheld for f in list_files(given, store)]
-        yield add(
-            "general_shards",
-            build_general_shards_stage(shards, texts, kept_out, store),
-        )
+        general = build_general_shards_stage(shards, texts, kept_out, store)
+        yield add("general_shards", general)
     if "encoder" in wanted:
         yield add("encoder", build_pretraining_stage(p, shards, origin=origin, dev=dev_shards))
 

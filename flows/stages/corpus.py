@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.config import CORPUS_VERSION, CorpusConfig
-from amazon_electra.flows.configuration import form
+from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.stages.dump import hash_files, list_files, locate_dump, locate_files
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
@@ -31,10 +31,9 @@ class Corpus(Stage):
         ).content
 
 
-def build_corpus_stage(
-    chosen: form.Corpus, reading: form.Dump, engine: form.Engine, dump: Stage, store: Store
-) -> Corpus:
+def build_corpus_stage(p: Parameters, dump: Stage, store: Store) -> Corpus:
     """Return the corpus that the form asks for."""
+    chosen, reading = p.corpus, p.dump
     withheld = [path for given in chosen.withhold for path in list_files(given, store, WITHHOLD)]
     config = CorpusConfig(
         **reading.pick(CorpusConfig)
@@ -49,5 +48,5 @@ def build_corpus_stage(
         config,
         {"dump": dump},
         files={"withhold": hash_files(withheld, store)} if withheld else {},
-        resources=Resources(engine=engine, workers=chosen.workers),
+        resources=Resources(engine=p.engine, workers=chosen.workers),
     )

@@ -8,11 +8,12 @@ from typing import Any, ClassVar
 from amazon_electra.beam_jobs.config import ShardsConfig
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
-from amazon_electra.flows.configuration.form import Shards
+from amazon_electra.flows.configuration.form import Parameters, Shards
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.stages.corpus import WITHHOLD
 from amazon_electra.flows.stages.dump import hash_files, locate_files
 from amazon_electra.flows.stages.origin import find_positions, get_name
+from amazon_electra.flows.stages.vocabulary import build_vocabulary_stage
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.recipes import RECIPES
@@ -61,22 +62,18 @@ class DevShards(PackedShards):
     ends_run = False
 
 
-def build_shards_stage(
-    length: int, corpus: Stage, vocabulary: Stage, engine: Resources
-) -> PackedShards:
-    """Return the shards of sequences of `length` tokens."""
-    config = ShardsConfig(max_length=length)
-    return PackedShards(config, {"corpus": corpus, "vocabulary": vocabulary}, resources=engine)
-
-
-def build_dev_stage(length: int, corpus: Stage, vocabulary: Stage) -> DevShards:
-    """Return the shards of dev reviews."""
-    return DevShards(
-        ShardsConfig(max_length=length, split="dev", sample_reviews=DEV_REVIEWS),
-        {"corpus": corpus, "vocabulary": vocabulary},
-        resources=Resources(workers=1),
-        title="dev shards",
-    )
+def build_shards_stages(
+    p: Parameters, corpus: Stage, origin: Stage | None, store: Store
+) -> tuple[Stage, PackedShards, DevShards]:
+    """Return the vocabulary, the shards of the pretrain split, and those of dev reviews."""
+    length = choose_sequence_length(p.shards, p.recipe, origin, store)
+    vocabulary = build_vocabulary_stage(p.vocabulary, p.recipe, corpus, origin)
+    inputs = {"corpus": corpus, "vocabulary": vocabulary}
+    engine = Resources(engine=p.engine, workers=p.corpus.workers)
+    shards = PackedShards(ShardsConfig(max_length=length), inputs, resources=engine)
+    config = ShardsConfig(max_length=length, split="dev", sample_reviews=DEV_REVIEWS)
+    dev = DevShards(config, inputs, resources=Resources(workers=1), title="dev shards")
+    return vocabulary, shards, dev
 
 
 def build_general_shards_stage(

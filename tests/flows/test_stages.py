@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from amazon_electra.beam_jobs.config import ShardsConfig
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.stages import shards
-from amazon_electra.flows.store.stage import ExistingStage, Resources, dict_of
+from amazon_electra.flows.store.stage import ExistingStage, dict_of
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model import recipes
 from tests.flows.calls import call_of
@@ -124,9 +125,8 @@ def test_general_text_is_searched_for_all_that_is_tested_on(tmp_path):
     store, corpus = Store(tmp_path / "store"), ExistingStage("corpus", 1, {})
     splits = {"pretrain": 9_000_000, "dev": 1, "test": 1_000_000}
     store.publish(corpus, {"splits": splits}, seconds=1.0)
-    reviews = shards.build_shards_stage(
-        128, corpus, ExistingStage("vocabulary", 1, {}), Resources()
-    )
+    inputs = {"corpus": corpus, "vocabulary": ExistingStage("vocabulary", 1, {})}
+    reviews = shards.PackedShards(ShardsConfig(max_length=128), inputs)
     stage = shards.build_general_shards_stage(reviews, [tmp_path / "text.txt"], [], store)
     assert call_of(stage, store)["withhold_corpus"] == str(store.folder(corpus))
 

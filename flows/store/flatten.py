@@ -1,32 +1,30 @@
 """Nested results and parameters as flat names, as MLflow and people read them, and in a line."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from amazon_electra.flows.store.stage import find_class
 
 
-def flatten_parameters(values: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Return texts by dotted names, as MLflow's parameters are."""
-    found: dict[str, str] = {}
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield values by dotted names."""
     for name, value in values.items():
         if isinstance(value, Mapping):
-            found |= flatten_parameters(value, f"{prefix}{name}.")
+            yield from flatten(value, f"{prefix}{name}.")
         else:
-            found[f"{prefix}{name}"] = value if isinstance(value, str) else json.dumps(value)
-    return found
+            yield f"{prefix}{name}", value
 
 
-def flatten_numbers(result: Mapping[str, Any], prefix: str = "") -> dict[str, float | int]:
-    """Return every number of a result, nested ones by dotted names; NaN is left out."""
-    found: dict[str, float | int] = {}
-    for name, value in result.items():
-        if isinstance(value, Mapping):
-            found |= flatten_numbers(value, f"{prefix}{name}.")
-        elif isinstance(value, int | float) and not isinstance(value, bool) and value == value:
-            found[f"{prefix}{name}"] = value
-    return found
+def flatten_parameters(values: Mapping[str, Any]) -> dict[str, str]:
+    """Return texts by dotted names, as MLflow's parameters are."""
+    return {n: v if isinstance(v, str) else json.dumps(v) for n, v in flatten(values)}
+
+
+def flatten_numbers(result: Mapping[str, Any]) -> dict[str, float | int]:
+    """Return every number of a result by dotted names; NaN is left out."""
+    numbers = ((n, v) for n, v in flatten(result) if isinstance(v, int | float))
+    return {name: v for name, v in numbers if not isinstance(v, bool) and v == v}
 
 
 def summarize_manifest(manifest: Mapping[str, Any]) -> str:

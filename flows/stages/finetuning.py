@@ -89,10 +89,8 @@ def locate_architecture(stage: Stage, store: Store, folder: Path) -> str:
     shape = stage.reads.get("shape") or stage.inputs["architecture"]
     if "shards" not in shape.inputs:
         return shape.locate(store)
-    target, shards = (
-        folder / "architecture",
-        Shards.open(Path(shape.inputs["shards"].locate(store))),
-    )
+    target = folder / "architecture"
+    shards = Shards.open(Path(shape.inputs["shards"].locate(store)))
     if origin := shape.inputs.get("origin"):
         return str(copy_architecture(target, Path(origin.locate(store)), shards))
     return str(write_architecture(target, resolve_recipe(shape), shards))

@@ -106,13 +106,9 @@ def test_scores_say_why(tmp_path, monkeypatch):
     (tmp_path / "new.csv").write_text("id,text\n7,very good\n8,not good\n")
     words = ["score", "--model", str(model), "--dump", "new.csv"]
     words += ["--scores.explain", "true"]
-    assert run_command(*words, "--output", "scores") == 0
+    assert main.run_words([*words, "--output", "scores"]) == 0
     rows = pd.read_csv(tmp_path / "scores" / "new.scores.csv")
     assert rows["polarity.because"][0].startswith("“")
-
-
-def run_command(*words):
-    return main.run_words(words)
 
 
 def test_a_dry_run_scores_and_writes_nothing(tmp_path, capsys, monkeypatch):
@@ -122,11 +118,11 @@ def test_a_dry_run_scores_and_writes_nothing(tmp_path, capsys, monkeypatch):
     (tmp_path / "new.csv").write_text("order,text\n" + rows)
     before = sorted(tmp_path.rglob("*"))
     words = ["score", "--model", str(model), "--dump", "new.csv", "--id", "order"]
-    assert run_command(*words, "--dry-run") == 0
+    assert main.run_words([*words, "--dry-run"]) == 0
     assert sorted(tmp_path.rglob("*")) == before
     shown = capsys.readouterr().out
     assert re.search(r"new\.csv: order: 4 different ids in 100 rows .*9\.04170E\+17", shown)
-    assert run_command(*words, "--format", "parquet") == 0
+    assert main.run_words([*words, "--format", "parquet"]) == 0
     assert "warning: " in (shown := capsys.readouterr().out)
     assert re.search(r"new\.csv: order: 4 different ids in 100 rows", shown)
     scores = pd.read_parquet(tmp_path / "scores" / "new.scores.parquet")
@@ -139,7 +135,7 @@ def test_a_dry_run_of_a_run_leaves_no_store(tmp_path, capsys):
         lines = "".join(f"kettle {i},{i % 5 + 1}\n" for i in range(300))
         (tmp_path / "own.csv").write_text("text,stars\n" + lines)
         words = ["run", "--dump", dump, "--store", str(tmp_path / "store"), "--recipe", "sample"]
-        assert run_command(*words, "--dry-run") == 0
+        assert main.run_words([*words, "--dry-run"]) == 0
         assert "stages to do" in capsys.readouterr().out
         assert not (tmp_path / "store").exists()
 

@@ -1,8 +1,8 @@
 """The registry's champion of a task in a run: looks it up, and registers the run's model beside it.
 
 The comparison with the champion decides which one is it, or a person does: a run that asks is
-suspended until a person answers in the Prefect UI or by `amazon-electra promote`. Then it begins
-again, finds every stage complete, and reads the answer.
+suspended until a person answers in the Prefect UI or by `amazon-electra promote VERSION`. It then
+begins again, finds every stage complete, and reads the answer.
 """
 
 import json

@@ -102,21 +102,14 @@ def test_what_a_dry_run_suggests_works_as_typed(tmp_path, capsys, what):
 
 
 def list_strings():
-    """Yield the strings of the program, not docstrings, with {} for what is filled in."""
+    """Yield the strings of the program, with {} for what is filled in."""
     for folder in ("beam_jobs", "flows", "model"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            tree = ast.parse(path.read_text())
-            docs = {
-                id(node.value)
-                for node in ast.walk(tree)
-                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-            }
-            for node in ast.walk(tree):
+            for node in ast.walk(ast.parse(path.read_text())):
                 if isinstance(node, ast.JoinedStr):
-                    docs |= {id(part) for part in node.values}
                     parts = [p.value if isinstance(p, ast.Constant) else "{}" for p in node.values]
                     yield path.name, "".join(parts)
-                elif isinstance(node, ast.Constant) and id(node) not in docs:
+                elif isinstance(node, ast.Constant):
                     yield path.name, str(node.value)
 
 

@@ -45,6 +45,8 @@ class Counts:
     """Tokens of the text in the pretrain split, about."""
     is_estimated: bool = False
     """Whether the first records of the dump say so, not its corpus."""
+    left_out: Sequence[str] = ()
+    """Sentences about tasks and classes with too few labels."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class Decision:
 def decide(p: Parameters, counts: Counts) -> Decision:
     """Return the arms and the adaptation of a run, and why."""
     about = "about " if counts.is_estimated else ""
-    arms, reasons = list_arms_of_form(p), list[str]()
+    arms, reasons = list_arms_of_form(p), list(counts.left_out)
     if is_automatic(p):
         labels = max(counts.labels.values(), default=0)
         labels = min(labels, p.finetuning.labels or labels)

@@ -11,7 +11,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,11 +32,11 @@ from amazon_electra.model.config import DATA, TARGET_ACCURACY, TASK, FinetuningS
 from amazon_electra.model.encoders.known import describe_start
 from amazon_electra.model.evaluation.choice import (
     apply_calibration,
+    average_arms,
     fit_calibration,
     fit_temperature,
     make_held_out_predictions,
     rank_arms,
-    temper,
 )
 from amazon_electra.model.evaluation.metrics import (
     METRICS,
@@ -119,6 +119,12 @@ class ExportCell:
         return dict(self.result["dev"])
 
     @cached_property
+    def tested(self) -> Predictions | None:
+        """Predictions on test; None where there is no evaluation."""
+        folder = self.evaluation
+        return read_predictions(folder / "predictions.parquet") if folder else None
+
+    @cached_property
     def held_out(self) -> OutOfFold:
         """Predictions that chose it, of examples that it did not learn from."""
         return OutOfFold.load(self.folder)
@@ -182,7 +188,7 @@ def write_model(
     trained_on, chosen_on = load("train"), load("dev") if has_dev else []
     fitted = best.arm_class.load(best.folder, Resources("cpu", "fp32", cache))
     dev = make_held_out_predictions(best.held_out)
-    test = read_predictions(best.evaluation / "predictions.parquet") if best.evaluation else None
+    test = best.tested
     temperature = fit_temperature(dev)
     exported = fitted.export(output, temperature, task)
     held_out = best.held_out.divide(temperature)
@@ -205,7 +211,7 @@ def write_model(
             partial(predict_texts, fitted, temperature),
             target,
             find_words(fitted, ranked),
-            reduce(OutOfFold.join, [temper(cell.held_out) for cell in ranked]),
+            average_arms([(one.held_out, one.tested) for one in ranked if one.is_candidate]),
         )
         if target:
             threshold = questions["trust"]["asked"]["threshold"]

@@ -226,6 +226,8 @@ class Drift:
         about += f"{self.tested_on:,} reviews that the model was tested on)"
         if self.accuracy is not None:
             about += f"; by its own {self.labelled:,} labels {self.accuracy:.1%}"
+        elif not self.trained:
+            about += "; it has no labels of its own to check that"
         if self.trained:
             about += f"; {self.trained:,} labels that it was trained on are left out"
         found = "; ".join(self.findings) or "like the reviews that the model was tested on"

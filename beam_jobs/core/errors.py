@@ -66,6 +66,11 @@ def name_setting(field: str, value: Any = None) -> str:
     return f"{field}={text}" if text.startswith("-") else f"{field} {text}"
 
 
+def show_option(option: str, value: Any) -> str:
+    """Return an option with its value as it is typed, for a sentence."""
+    return f"`{name_setting(option, value)}`"
+
+
 def listed(value: Any) -> Sequence[Any]:
     """Return a value as a list: itself, if it is one."""
     return value if isinstance(value, list | tuple) else [value]

@@ -153,6 +153,9 @@ def summarize_corpus(
         unknown = sum(n for n, code in zip(ratings.values(), mapped, strict=True) if not code)
         notes.append({"stars_unknown": unknown} if unknown else {})
     warnings = [warn_of_label(column, found) for column, found in labels.items()]
+    warnings += fields.warn_of_lacking_labels(
+        plan.preparation.labels, {file.name: file.layout for file in plan.files}
+    )
     usable = sum(unit.prepared for unit in prepared)
     warnings += [
         f"label {column}: {line}"

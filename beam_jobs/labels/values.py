@@ -16,6 +16,7 @@ from typing import Any
 
 import xxhash
 
+from amazon_electra.beam_jobs.core.errors import show_option
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.labels.stars import TABLES, strip_quotes
 
@@ -208,8 +209,8 @@ def describe_values(
             first = sorted({take_first_level(name, sign) or "" for name in by_class})
             shown = ", ".join(first[:SHOWN]) + ", …" * (len(first) > SHOWN)
             said.append(
-                f"most values are paths: `labels={f'{column}{sign}'!r}` is a task of their "
-                f"{len(first)} first levels ({shown})"
+                f"most values are paths: {show_option('--label', column + sign)} is a task of "
+                f"their {len(first)} first levels ({shown})"
             )
             break
     if several := {n: cells[n] for n in sorted(cells) if n > 1}:

@@ -53,9 +53,10 @@ def read_records(stream: Stream, layout: Layout, tally: Tally, header: bool) -> 
         tally.lines = layout.prefix.count(b"\n")
     format = find_format(layout.name)
     items = format.read(stream, layout, tally, header)
-    text = (*layout.joined, dict(layout.mapping).get("text", ""))[0]
-    names = {*layout.joined, *(n for f, n in layout.mapping if not fields.is_collected(f, n, text))}
-    names = names & layout.read_columns - {*format.list_columns(layout, [])}
+    text = dict(layout.mapping).get("text", "")
+    text = dict(layout.joined).get(text, (text,))[0]
+    collected = {n for f, n in layout.mapping if fields.is_collected(f, n, text)}
+    names = layout.read_columns - {*format.list_columns(layout, []), *collected}
     nested = {n for n in names if "." in n or LIST in n}
     return finish_records(items, layout, nested, tally)
 
@@ -154,14 +155,14 @@ def map_fields(
     for column in texts:
         refuse_without_texts(some, column, shown)
     if "text" not in meant and fields.holds_answers(texts[0], records):
-        raise UserError(
-            f"{shown}: {texts[0]} holds answers that repeat; write a row for each review, or name "
-            f"its text with `--columns text={texts[0]}`"
-        )
-    joined = tuple(texts) if len(texts) > 1 else ()
-    unused = fields.list_unused_columns(known.difference(joined), mapping)
+        raise UserError(f"{shown}: {fields.explain_answers(texts[0])}")
+    parts = {n: tuple(fields.split_joined(n, known)) for f, n in mapping.items() if n not in known}
+    unused = fields.list_unused_columns(known.difference(*parts.values()), mapping)
     return replace(
-        layout, mapping=tuple(mapping.items()), joined=joined, unused=tuple(unused.items())
+        layout,
+        mapping=tuple(mapping.items()),
+        joined=tuple(parts.items()),
+        unused=tuple(unused.items()),
     )
 
 

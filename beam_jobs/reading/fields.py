@@ -15,7 +15,7 @@ from functools import lru_cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import UserError, show_option
 from amazon_electra.beam_jobs.labels.stars import MAX_CHARACTERS, Rating, parse_rating
 from amazon_electra.beam_jobs.labels.values import (
     LABEL,
@@ -60,7 +60,9 @@ ABSENT: Any = object()  # a key that no record has: the columns of a file may ha
 MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more than 4,300 digits
 OWN = re.compile(r"my\b", re.IGNORECASE)
 """How a column begins that is the person's own: beside "My Review", "Title" is the product's."""
-JOIN = "+"  # between the names of columns whose texts are one: `--columns text=pros+cons`
+JOIN, MARKS = "+", {"0", "1"}
+"""Between the names of columns whose texts are one, `--columns text=pros+cons`, or of those with
+marks that are the classes of one label, `--label broken+late`."""
 LANGUAGE_CODE = 2  # letters
 MIN_TEXT_WORDS = 5  # on average, of a column that seems to hold texts
 FEW_WORDS, MAX_BODY_CHARACTERS = 3, 40
@@ -69,6 +71,9 @@ LIST_CELL = re.compile(r"\s*\[\s*[\[({]")
 """How a cell with a list of reviews begins, as Python or JSON writes one."""
 MIN_ANSWERS, MIN_REPEATED = 30, 2 / 3
 """Values of a column of survey answers, and the share that is short and occurs again."""
+CLOSED, OPEN, MIN_CLOSED, MIN_OF_QUESTION = 0.9, 0.5, 1 / 4, 10
+"""The same share of the answers to a closed question, from which on, and to an open one, up to
+which; the share of answers to closed ones, and the answers to each question, on average."""
 
 
 Records = Sequence[Mapping[str, Any]]  # the first of a file
@@ -113,7 +118,8 @@ def find_texts(columns: Iterable[str], records: Records) -> dict[str, float]:
         given = [value for record in records if isinstance(value := record.get(name), str)]
         texts = [text for text in given if text.strip() and text.lstrip()[0] not in "{["]
         words = sum(len(text.split()) for text in texts)
-        if words >= MIN_TEXT_WORDS * len(texts) > 0 and 2 * len(set(texts)) > len(texts):
+        is_text = words >= MIN_TEXT_WORDS * len(texts) > 0 and 2 * len(set(texts)) > len(texts)
+        if is_text and not holds_answers(name, records):
             found[name] = words / len(records)
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
@@ -125,12 +131,39 @@ def holds_lists(name: str, records: Records) -> bool:
 
 
 def holds_answers(name: str, records: Records) -> bool:
-    """Return whether most values are short and occur again, beside texts: answers of a survey."""
-    counts = Counter(v for record in records if isinstance(v := record.get(name), str) and v)
+    """Return whether a row is one answer of a survey: most values of a column are short and occur
+    again, and others are texts; or another column, that of the questions, tells which are which.
+    """
+    given = [record for record in records if record.get(name) not in (None, "")]
+    answers = [str(record[name]) for record in given]
+    counts = Counter(answers)
+    is_short = [counts[one] > 1 and len(one.split()) < MIN_TEXT_WORDS for one in answers]
     texts = sum(len(value.split()) >= MIN_TEXT_WORDS for value in counts)
-    repeated = sum(n for v, n in counts.items() if n > 1 and len(v.split()) < MIN_TEXT_WORDS)
-    total = counts.total()
-    return texts > 1 and total >= MIN_ANSWERS and repeated >= MIN_REPEATED * total
+    least = MIN_CLOSED * len(answers)
+    if texts < 2 or len(answers) < MIN_ANSWERS or sum(is_short) < least:
+        return False
+    if sum(is_short) >= MIN_REPEATED * len(answers):
+        return True
+    for column in {column for record in given[:1] for column in record} - {name}:
+        by_question: dict[str, list[bool]] = {}
+        for record, short in zip(given, is_short, strict=True):
+            by_question.setdefault(str(record.get(column)), []).append(short)
+        if MIN_OF_QUESTION * len(by_question) > len(answers):
+            continue
+        shares = [(sum(own) / len(own), len(own)) for own in by_question.values()]
+        closed = sum(n for share, n in shares if share >= CLOSED)
+        unsure = sum(n for share, n in shares if OPEN < share < CLOSED)
+        if least <= closed < len(answers) and 10 * unsure <= len(answers):
+            return True
+    return False
+
+
+def explain_answers(name: str) -> str:
+    """Return what to do about a file with a column of answers."""
+    return (
+        f"{name} holds the answers to several questions, each in a row of its own; write a row for "
+        f"each review, or read all as texts with {show_option('--columns', f'text={name}')}"
+    )
 
 
 def propose_text(columns: Iterable[str], records: Records) -> str:
@@ -156,8 +189,9 @@ def map_columns(
         field: name[:-1] if is_first_level(name, columns) else name
         for field, name in overrides.items()
     }
-    overrides = {f: n for f, n in overrides.items() if n in columns or not f.startswith(LABEL)}
-    named = [name for field, name in overrides.items() if field != "text"]
+    of_labels = {f: split_joined(n, columns) for f, n in overrides.items() if f.startswith(LABEL)}
+    overrides = {f: n for f, n in overrides.items() if columns.issuperset(of_labels.get(f, ()))}
+    named = [n for f, n in overrides.items() if f != "text" and f not in of_labels]
     if missing := [name for name in [*filter(None, texts), *named] if name not in columns]:
         raise UserError(
             f"{file} has no column {', '.join(missing)}; there are {shorten_list(columns)}",
@@ -166,7 +200,7 @@ def map_columns(
     known = {"text": "Summary", "title": "Review"} if columns >= FLIPKART else {}
     start = name_list(texts[0])
     path, dot, _ = texts[0].rpartition(".")
-    labels = {name for field, name in overrides.items() if field.startswith(LABEL)}
+    labels = {name for names in of_labels.values() for name in names}
     found = dict(known)
     for prefix in (start, f"{path}{dot}"):  # those in the same list, or better in the same object
         inside = {name.removeprefix(prefix) for name in columns if name.startswith(prefix)}
@@ -196,11 +230,8 @@ def _explain_missing_text(columns: list[str], records: Records) -> str:
     flat = [expand_record(dict(one), [n for n in columns if LIST not in n])[0] for one in records]
     likely = propose_text(columns, flat) or (inner[name] if name else "NAME")
     if likely == "NAME" and (mixed := [n for n in columns if holds_answers(n, flat)]):
-        return (
-            f"{mixed[0]} holds answers that repeat beside others; write a row for each review, or "
-            "name the column of its text with `--columns text=NAME`"
-        )
-    entry = name_setting("--columns", format_entry("text", likely))
+        return explain_answers(mixed[0])
+    entry = show_option("--columns", format_entry("text", likely))
     return (
         f"no column is known to hold the text of a review (there are {shorten_list(columns)}); "
         f"name it with {entry}, or leave the file out"
@@ -380,7 +411,8 @@ def is_first_level(label: str, columns: Collection[str]) -> bool:
 
 def make_label_reader(label: str, column: Any) -> Callable[[Mapping[str, Any]], str | None]:
     """Return a function from a record to its class of a label as typed (`parse_label`), several
-    ones joined (`join_values`): `annotations[].choices[]` has all that it leads to.
+    ones, joined (`join_values`): `annotations[].choices[]` has all that it leads to, and
+    `broken+late`, where no column has that name, those of its columns with a 1.
     """
     is_first = is_first_level(label, [column])
 
@@ -388,6 +420,13 @@ def make_label_reader(label: str, column: Any) -> Callable[[Mapping[str, Any]], 
         value = record.get(column)
         if value is None and type(column) is str and LIST in column:
             value = list(collect_values(record, column)) or None  # nobody has labelled it
+        elif value is None and type(column) is str and JOIN in column:
+            marks = {one: fold(parse_label(record.get(one)) or "") for one in column.split(JOIN)}
+            value = [one for one, mark in marks.items() if mark == "1"]
+            if MARKS.isdisjoint(marks.values()):
+                return None
+        elif value == LIST:  # an empty one, in a cell
+            value = []
         if isinstance(value, list | tuple):
             return join_values(map(parse_label, value))
         found = parse_label(value)
@@ -408,6 +447,18 @@ def check_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> None:
         if not any(f"{LABEL}{column}" in dict(layout.mapping) for layout in layouts.values()):
             file, layout = next(iter(layouts.items()))
             raise UserError(f"no such column; {file} has {list_columns(layout)}", "labels", column)
+
+
+def warn_of_lacking_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> list[str]:
+    """Return a line about each label whose column some files of a dump lack."""
+    read = {file: dict(layout.mapping) for file, layout in layouts.items()}
+    lacking = {one: [file for file in read if f"{LABEL}{one}" not in read[file]] for one in labels}
+    return [
+        f"label {column}: {len(files):,} of {len(read):,} files are without that column, first "
+        f"{files[0]}; their reviews are unlabelled"
+        for column, files in lacking.items()
+        if files
+    ]
 
 
 def list_columns(layout: Layout) -> str:

@@ -11,7 +11,7 @@ class Layout:
     name: str  # of the format, its class: formats.find_format
     mapping: tuple[tuple[str, str], ...] = ()  # Review field, column
     unused: tuple[tuple[str, str], ...] = ()  # column that gives no field, closest Review field
-    joined: tuple[str, ...] = ()  # columns whose texts, joined, are the text
+    joined: tuple[tuple[str, tuple[str, ...]], ...] = ()  # name such as pros+cons, its columns
     found: Any = None  # what the format itself found at the beginning: a data class of its own
     encoding: str = "utf-8"  # as declared; what does not follow it is read as cp1252
     records: str = ""  # path of keys to the list of reviews, given or found
@@ -24,6 +24,5 @@ class Layout:
     @property
     def read_columns(self) -> set[str]:
         """The columns that the records must have, for the fields of a review."""
-        text = dict(self.mapping).get("text", "")
-        names = {name for _, name in self.mapping if not self.joined or name != text}
-        return names | {*self.joined}
+        parts = dict(self.joined)
+        return {part for _, name in self.mapping for part in parts.get(name, (name,))}

@@ -144,6 +144,7 @@ def _finish_records(
     items: Iterator[Item], layout: Layout, nested: Collection[str], tally: Tally
 ) -> Iterator[Item]:
     partition, text = dict(layout.partition), dict(layout.mapping).get("text", "")
+    joined = dict(layout.joined).get(text)
     for item in items:
         if isinstance(item, Reject):
             yield item
@@ -153,8 +154,8 @@ def _finish_records(
             tally.notes["records_without_reviews"] += 1
         for review in reviews:
             review = partition | review
-            if layout.joined:
-                values = (review.get(column) for column in layout.joined)
+            if joined:
+                values = (review.get(column) for column in joined)
                 parts = [value for value in values if isinstance(value, str) and value.strip()]
                 review[text] = join_texts(parts) if parts else None
             yield item[0], review

@@ -293,9 +293,8 @@ def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
 
 def leave_out_lists(record: dict[str, Any], layout: Layout) -> dict[str, Any]:
     """Return a record without its list of reviews, of which it is one, and without joined texts."""
-    mapping = dict(layout.mapping)
-    lists = {name.partition(LIST)[0] for name in mapping.values() if LIST in name}
-    left_out = lists | ({mapping["text"]} if layout.joined else set())
+    lists = {name.partition(LIST)[0] for _, name in layout.mapping if LIST in name}
+    left_out = lists | dict(layout.joined).keys()
     return {name: value for name, value in record.items() if name not in left_out}
 
 

@@ -102,8 +102,8 @@ class Terminal:
         self.print_line(f"{stage.label}: {address}")
 
     def on_answer(self, row: Mapping[str, str], best: str) -> None:
-        metric, value = list(row.items())[2]  # after task and arm
-        line = f"{row['arm']}, {row['task']}: {value} {metric}; {best}"
+        metric, value = list(row.items())[2]  # after task and model
+        line = f"{row['model']}, {row['task']}: {value} {metric}; {best}"
         if self._left:
             label, seconds = max(self._left.items(), key=lambda one: one[1])
             minutes = max(1, round(seconds / 60))
@@ -180,7 +180,7 @@ def print_results(folder: Path) -> None:
     if not console.is_terminal:
         console.width = max(console.width, TABLE_WIDTH)
     table = Table(title=escape_controls(report["title"]), title_justify="left", box=SIMPLE_HEAD)
-    for name in ("task", "arm", "seeds", "test split, 95% intervals"):
+    for name in ("task", "model", "seeds", "test split, 95% intervals"):
         table.add_column(name, overflow="fold")
     for row in report["results"]:
         metrics = [

@@ -9,8 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.errors import UserError, name_setting
-from amazon_electra.beam_jobs.labels.classes import MIN_LABELLED
+from amazon_electra.beam_jobs.core.errors import UserError, show_option
+from amazon_electra.beam_jobs.labels.classes import (
+    MIN_LABELLED,
+    TRAINED_SPLITS,
+    choose_classes,
+    warn_of_label,
+)
 from amazon_electra.beam_jobs.labels.stars import BINARY, decide_scales
 from amazon_electra.beam_jobs.labels.values import decide_values
 from amazon_electra.beam_jobs.reading import fields
@@ -18,7 +23,12 @@ from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.text.splits import read_shares
 from amazon_electra.flows import policy
 from amazon_electra.flows.configuration.form import Corpus, Dump
-from amazon_electra.flows.dumps.preview import Preview, count_classes, count_ratings
+from amazon_electra.flows.dumps.preview import (
+    Preview,
+    count_classes,
+    count_ratings,
+    offer_marks,
+)
 from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -45,13 +55,13 @@ def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]
     own = [f"{LABEL}{column}" for column in chosen.labels]
     if tasks := list(asked) or [*own, *_list_star_tasks(chosen, previews)]:
         return tasks
-    first, label = previews[0], "NAME"
-    for name in dict(first.file.layout.unused):
+    first, label = previews[0], offer_marks(previews[0])
+    for name in () if label else dict(first.file.layout.unused):
         counts = count_classes(first.count_values(name), folds=True)
         if 2 <= len(counts) <= min(MAX_GUESSED, counts.total() // MIN_LABELLED):
-            label = name
+            label = show_option("--label", name)
             break
-    hint = fields.HINT.replace("`--label NAME`", name_setting("--label", label))
+    hint = fields.HINT.replace("`--label NAME`", label or "`--label NAME`")
     raise UserError(
         f"{first.file.name}: no stars, so there are no examples; its columns are "
         f"{', '.join(first.columns)}; {hint}"
@@ -64,7 +74,7 @@ def check_labels(tasks: Sequence[str], chosen: Dump) -> None:
     if missing := [column for column in columns if column not in chosen.labels]:
         raise UserError(
             f"task {LABEL}{missing[0]}: {missing[0]} is not among the labels of the dump; add "
-            f"{name_setting('dump.labels', missing[0])}"
+            f"{show_option('--label', missing[0])}"
         )
 
 
@@ -99,7 +109,8 @@ def estimate_counts(
     except UserError:
         scale = None
     share = read_shares(corpus.split)["pretrain"] / 100
-    labels, titles, words = Counter[str](), 0.0, 0.0
+    labels, titles, words, classes = Counter[str](), 0.0, 0.0, dict[str, Counter[str]]()
+    trained = sum(read_shares(corpus.split)[split] for split in TRAINED_SPLITS) / 100
     for preview in previews:
         times = preview.count / max(1, len(preview.head))
         ratings = np.array([review.rating[0] for review in preview.reviews if review.rating])
@@ -109,6 +120,9 @@ def estimate_counts(
                 typed = preview.count_values(task.removeprefix(LABEL))
                 values = decide_values(typed, chosen.fold_labels)
                 n = sum(k for value, k in typed.items() if values.find_class(value) is not None)
+                of_task = classes.setdefault(task, Counter())
+                for name, k in count_classes(typed, chosen.fold_labels).items():
+                    of_task[f"train.{name}"] += round(times * trained * k)
             elif scale and task in list_star_tasks():
                 n = sum(number in list_star_tasks()[task].stars for number in stars)
             else:
@@ -118,18 +132,34 @@ def estimate_counts(
             text, title = str(review.text or ""), str(review.title or "")
             words += times * len(WORD.findall(text))
             titles += times * (corpus.title and not find_reason(title, text))
-    return Counts(labels, round(share * titles), share * words * TOKENS_PER_WORD, is_estimated=True)
+    found = {task: choose_classes(counts) for task, counts in classes.items()}
+    usable = {t: n for t, n in labels.items() if t not in found or found[t]["classes"]}
+    warnings = [warn_of_label(task.removeprefix(LABEL), one) for task, one in found.items()]
+    return Counts(
+        usable or labels,
+        round(share * titles),
+        share * words * TOKENS_PER_WORD,
+        is_estimated=True,
+        left_out=[f"by the first records, {line}" for line in warnings if line],
+    )
 
 
 def count_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> Counts | None:
-    """Return what a corpus has for the tasks; None where it is not made yet. UserError where it has
-    no example for a task in a split.
+    """Return what a corpus has for the tasks, without those that have no example in a split; None
+    where it is not made yet. UserError where that is all of them.
     """
     made = store.manifest(corpus)
     if not made:
         return None
     result = made["result"]
-    check_tasks(tasks, result)
+    lacking: dict[str, UserError] = {}
+    for task in tasks:
+        try:
+            check_tasks([task], result)
+        except UserError as error:
+            lacking[task] = error
+    if len(lacking) == len(tasks):
+        raise lacking[tasks[0]]
 
     def fetch_files() -> Iterator[Path]:
         for name in sorted(file["path"] for file in made["files"]):
@@ -138,9 +168,10 @@ def count_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> Counts | 
 
     share = result["splits"].get("pretrain", 0) / max(1, result["kept"])
     return Counts(
-        {task: count_labelled(task, result) for task in tasks},
+        {task: count_labelled(task, result) for task in tasks if task not in lacking},
         count_pairs(fetch_files(), policy.MIN_TITLES),
         share * result.get("sentences", 0) * TOKENS_PER_SENTENCE,
+        left_out=[f"{task} is left out: {why}" for task, why in lacking.items()],
     )
 
 

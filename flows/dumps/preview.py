@@ -12,7 +12,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.config import ReadingConfig
 from amazon_electra.beam_jobs.core import languages, storage
-from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import UserError, show_option
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.labels.classes import order_classes
 from amazon_electra.beam_jobs.labels.stars import (
@@ -109,6 +109,8 @@ def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
             about = [str(mistake)]
     for preview in previews:
         yield from describe_file(preview, scale, chosen.fold_labels)
+    layouts = {preview.file.name: preview.file.layout for preview in previews}
+    yield from fields.warn_of_lacking_labels(chosen.labels, layouts)
     yield from (f"stars     {line}" for line in about if line)
     texts = [str(r.text) for preview in previews for r in preview.reviews if r.text]
     shown = [found for text in texts if (found := mojibake.show_mojibake(text))]
@@ -129,6 +131,18 @@ def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
         yield f"languages {', '.join(shares[:SHOWN_LANGUAGES])}"
 
 
+def offer_marks(preview: Preview) -> str:
+    """Return how the columns that hold 0 and 1 alone are read as one label; "" without several."""
+    layout = preview.file.layout
+    labels = [name for field, name in layout.mapping if field.startswith(LABEL)]
+    known = [*labels, *dict(layout.unused)]
+    marks = [name for name in known if {*preview.count_values(name)} == fields.MARKS]
+    if len(marks) < 2:
+        return ""
+    option = show_option("--label", fields.JOIN.join(marks))
+    return f"{option} (columns of 0 and 1, which are one task of several labels)"
+
+
 def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = True) -> Iterator[str]:
     """Yield lines about a file: format, columns and their use, ten records, about how many. `scale`
     is that of the stars, if it is certain; `fold_labels` the setting of that name.
@@ -145,7 +159,7 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
     title, missing = dict(layout.mapping).get("title"), sum(r.text is None for r in reviews)
     if title and 10 * missing > len(reviews):
-        entry = name_setting("dump.columns", fields.format_entry("text", title))
+        entry = show_option("--columns", fields.format_entry("text", title))
         yield f"texts     {missing:,} of {len(reviews):,} have none; {entry} reads {title} alone"
     labels = [f.removeprefix(LABEL) for f, _ in layout.mapping if f.startswith(LABEL)]
     for column in labels:
@@ -161,8 +175,11 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
         if values.is_multilabel and empty:
             yield (
                 f"label     {column}: {empty:,} of the first {len(preview.records):,} rows have no "
-                "value and count as unlabelled; where they have none of the classes write []"
+                f"value and count as unlabelled, so that {typed.total():,} have labels; with [] in "
+                f"their cells they have none of the classes, and {len(preview.records):,} labels"
             )
+    if offer := offer_marks(preview):
+        yield f"label     {offer}"
     if n := preview.decoded_as_cp1252:
         other = f"not in {layout.encoding} and read as cp1252; name another with `dump.encoding`"
         yield f"encoding  {n:,} of the first texts are {other}"

@@ -33,7 +33,7 @@ class Answers:
         seconds = sum(self._seconds.get(one.fingerprint, 0.0) for one in (model, stage))
         row = {
             "task": task,
-            "arm": name,
+            "model": name,
             get_title(metric): format_with_interval(metric, metrics[metric]),
             "seconds": f"{seconds:,.1f}",
         }
@@ -43,7 +43,7 @@ class Answers:
             self._rows[task, arm, seed] = row
             values = {f"answers.{arm}.{task}.{n}": v["value"] for n, v in metrics.items()}
             self._runner.tracking.log_metrics({**values, f"answers.{arm}.{task}.seconds": seconds})
-            about = "The arms that are evaluated so far, on test, with 95% intervals"
+            about = "The models that are evaluated so far, on test, with 95% intervals"
             artifacts.publish_table("answers", list(self._rows.values()), about)
             value = metrics[metric]["value"]
             rank = value if METRICS[metric].better == "higher" else -value

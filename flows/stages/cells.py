@@ -124,8 +124,8 @@ def list_cells(
     test examples at most.
     """
     arms = name_arms(chosen, encoder, origin, others)
-    for task in p.finetuning.tasks:
-        points, own, labelled = [0], arms, counts.labels.get(task, 0)
+    for task, labelled in counts.labels.items():
+        points, own = [0], arms
         if is_curve or (is_automatic(p) and labelled < MIN_FINETUNED):
             own = [(name, start) for name, start in arms if find_arm(start.arm).is_cheap]
         if is_curve:

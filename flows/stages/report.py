@@ -19,7 +19,7 @@ from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, TextLength, 
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.model.arms import ADAPTED
-from amazon_electra.model.questions.of_model import SUSPICIOUS
+from amazon_electra.model.questions.of_model import ERRORS, SUSPICIOUS
 from amazon_electra.model.report.inputs import (
     ArmFacts,
     CellFacts,
@@ -95,7 +95,8 @@ def describe_study(title: str, facts: RunFacts, store: Store) -> ReportInput:
     """Return the study as the report's job reads it."""
     made, encoder, cells = facts.made, facts.encoder, facts.cells
     origin = find_stage(made, "origin")
-    folders = [store.fetch(model, "results.json", SUSPICIOUS, COST) for model in facts.models]
+    names = ("results.json", SUSPICIOUS, ERRORS, COST)
+    folders = [store.fetch(model, *names) for model in facts.models]
     if origin and folders:  # the question is what the model is worth
         model = json.loads((folders[0] / "results.json").read_text(encoding="utf-8"))["arm"]
         cells = sorted(cells, key=lambda cell: cell.arm != model)

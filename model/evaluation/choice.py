@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Protocol, TypeVar
 
 import numpy as np
 from scipy.optimize import minimize, minimize_scalar
 
-from amazon_electra.beam_jobs.model_folder.probabilities import MIN_PROBABILITY
+from amazon_electra.beam_jobs.model_folder.probabilities import MIN_PROBABILITY, take_logarithms
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.evaluation.predict import (
     choose_thresholds,
@@ -125,6 +126,21 @@ def fit_temperature(dev: Predictions) -> float:
     return round(float(np.exp(found.x)), 4)
 
 
-def temper(held_out: OutOfFold) -> OutOfFold:
-    """Return held-out predictions, calibrated by the temperature that fits them."""
-    return held_out.divide(fit_temperature(make_held_out_predictions(held_out)))
+def average_arms(arms: Sequence[tuple[OutOfFold, Predictions | None]]) -> OutOfFold:
+    """Return the mean of the calibrated probabilities of arms, of held-out examples and of test:
+    of each example those that there are.
+    """
+    calibrated = []
+    for held_out, test in arms:
+        found = fit_calibration(make_held_out_predictions(held_out))
+        every = held_out.join(OutOfFold.of_predictions(test, 1.0) if test else None)
+        logits = every.logits / found.temperature + found.biases
+        calibrated.append(replace(every, logits=logits))
+    joined = reduce(OutOfFold.join, calibrated)
+    place = {one: i for i, one in enumerate(joined.ids)}
+    total, counts = np.zeros(joined.logits.shape), np.zeros((len(joined), 1))
+    for one in calibrated:
+        rows = [place[i] for i in one.ids]
+        total[rows] += one.probabilities
+        counts[rows] += 1
+    return replace(joined, logits=take_logarithms(total / counts))

@@ -1,5 +1,5 @@
-"""Answers the questions of a dump's owner about a model: `suspicious.csv`, and `questions` of
-results.json.
+"""Answers the questions of a dump's owner about a model: `suspicious.csv`, `errors.csv`, and
+`questions` of results.json.
 """
 
 import json
@@ -28,7 +28,7 @@ from amazon_electra.model.questions.slices import MAX_REVIEWS, describe_fields, 
 from amazon_electra.model.questions.trust import TARGETS, choose_threshold
 from amazon_electra.model.questions.wrong_labels import WrongLabels, find_wrong_labels
 
-SUSPICIOUS = "suspicious.csv"
+SUSPICIOUS, ERRORS = "suspicious.csv", "errors.csv"
 HEADER = ("file", "row", "id", "month", "given", "suggested", "confidence", "contradicted", "text")
 TEXT_SHOWN = 300
 """Characters of a text in the list."""
@@ -49,27 +49,34 @@ def answer_questions(
     predict: Callable[[Sequence[str]], np.ndarray],
     target_accuracy: float | None = None,
     words: Words | None = None,
-    others: OutOfFold | None = None,
+    averaged: OutOfFold | None = None,
 ) -> dict[str, Any]:
-    """Write suspicious.csv to the model folder; return what results.json says of wrong labels, of
-    what can be promised, of what gives the labels away, and so on.
+    """Write suspicious.csv and errors.csv to the model folder; return what results.json says of
+    wrong labels, of what can be promised, of what gives the labels away, and so on.
 
     `held_out` are the answers that the model was chosen by; a promise rests on them, or on `test`
-    where that is larger. Labels of both are looked at, and what `others`, predictions by less good
-    models, have beside them. `predict` gives probabilities of texts; the words of each class
+    where that is larger. Labels of both, and of `averaged`, are called wrong by the latter, mean
+    probabilities of several models. `predict` gives probabilities of texts; the words of each class
     are those of `words`.
     """
     every = held_out.join(test)
-    labelled = every.join(others)
+    averaged = averaged or every
+    labelled = every.join(averaged)
     records = locate_reviews(data, labelled.ids, with_text=True)
     texts = [records.get(one, {}).get("text", "") for one in labelled.ids] if records else []
     steps = 2 if "mae" in task.metrics else 1  # of a scale
-    wrong = find_wrong_labels(labelled.probabilities, labelled.labels, texts, steps)
-    rows = list_suspicious_rows(wrong, labelled, task, records)
+    averaged = averaged.take_ids(labelled.ids)
+    wrong, differing = (
+        find_wrong_labels(one.probabilities, one.labels, texts, steps)
+        for one in (averaged, labelled)
+    )
+    errors = list_suspicious_rows(differing, labelled, task, records)
     texts = texts[: len(every)]
+    rows = list_suspicious_rows(wrong, averaged, task, records)[: wrong.most_listed]
     rows += list_contradicted_rows(task, data, predict)
     rows.sort(key=lambda row: row["own"])
     write_rows(rows, folder / SUSPICIOUS)
+    write_rows(errors, folder / ERRORS)
     own = take_probabilities(every.probabilities, every.labels)
     loss = float(-take_logarithms(own).mean())
     titles = [records.get(one, {}).get("title", "") for one in every.ids]
@@ -99,7 +106,8 @@ def summarize_wrong_labels(
 def answer_set_questions(
     held_out: OutOfFold, test: OutOfFold | None, task: Task, data: Path, folder: Path
 ) -> dict[str, Any]:
-    """Write suspicious.csv to the model folder; return what results.json says of wrong labels.
+    """Write suspicious.csv and errors.csv to the model folder; return what results.json says of
+    wrong labels.
 
     Each class is a question of its own, yes or no. A row has all classes of a review as they are
     given, and as they are with the suspicious ones exchanged.
@@ -120,7 +128,7 @@ def answer_set_questions(
         wrong = replace(wrong, **{name: sum(getattr(w, name) for w in found) for name in names})
     places = [*np.flatnonzero((suggested != every.labels).any(1))]
     places.sort(key=lambda place: (-confidence[place], place))
-    rows = [
+    errors = [
         {
             **records.get(every.ids[place], {"id": every.ids[place]}),
             "given": name_set(task, every.labels[place]),
@@ -130,7 +138,9 @@ def answer_set_questions(
         }
         for place in places
     ]
+    rows = errors[: wrong.most_listed]
     write_rows(rows, folder / SUSPICIOUS)
+    write_rows(errors, folder / ERRORS)
     more = f" Each of the {len(task.labels)} classes counts."
     about = summarize_wrong_labels(wrong, rows, more)
     return {"giveaway": None, "wrong_labels": about, "trust": {"targets": []}}
@@ -191,7 +201,7 @@ def summarize_words(
 def list_suspicious_rows(
     wrong: WrongLabels, held_out: OutOfFold, task: Task, records: dict[str, dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Return a row of suspicious.csv for each label that looks wrong."""
+    """Return a row of errors.csv for each label that looks wrong."""
     rows = []
     for one in wrong.suspicions:
         place = one.place

@@ -52,6 +52,15 @@ class WrongLabels:
     steps: int = 1
     """From the label to the suggestion, at least."""
 
+    @property
+    def most_listed(self) -> int:
+        """How many labels suspicious.csv lists: as many as may be wrong, and where no wrong ones
+        are claimed MIN_SHARE of all.
+        """
+        if self.high is None or not is_claimed(self.low, self.n):
+            return int(MIN_SHARE * self.n)
+        return math.ceil(self.high)
+
     def describe(self) -> str:
         """Return a sentence for the report."""
         other = "another label" + f" {self.steps} or more steps away" * (self.steps > 1)

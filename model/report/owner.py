@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.nesting import read_json
-from amazon_electra.model.questions.of_model import HEADER, SUSPICIOUS
+from amazon_electra.model.questions.of_model import ERRORS, HEADER, SUSPICIOUS
 from amazon_electra.model.questions.wrong_labels import is_claimed
 from amazon_electra.model.report.document import render_page
 
 SHOWN = 10
 """Rows of suspicious.csv in the report."""
-ERRORS, MAX_ERRORS = "errors.html", 5_000
-"""Page beside the report with the rows of suspicious.csv, and how many of them it shows."""
+ERRORS_PAGE, MAX_ERRORS = "errors.html", 5_000
+"""Page beside the report with the rows of errors.csv, and how many of them it shows."""
 FILTERED = ("file", "month", "given", "suggested")
 """Columns of that page whose values can be chosen."""
 COST = "cost.json"
@@ -43,8 +43,8 @@ class Owner:
         """Return the answers that lie in the folder of the report's model `place`."""
         results = read_json(folder / "results.json")
         found = results.get("questions") or {}
-        rows = read_suspicious(folder, SHOWN) if found else []
-        page = f"errors-{place + 1}.html" if place else ERRORS
+        rows = read_rows(folder / SUSPICIOUS, SHOWN) if found else []
+        page = f"errors-{place + 1}.html" if place else ERRORS_PAGE
         cost = read_json(folder / COST)
         return cls(results.get("task", ""), found, rows, page, cost=cost)
 
@@ -54,17 +54,17 @@ class Owner:
         return [one["says"] for one in self.found.get("slices", []) if one["is_weak"]]
 
 
-def read_suspicious(folder: Path, most: int) -> list[list[str]]:
-    """Return the first rows of suspicious.csv, without its header."""
-    with (folder / SUSPICIOUS).open(encoding="utf-8", newline="") as stream:
+def read_rows(file: Path, most: int) -> list[list[str]]:
+    """Return the first rows of suspicious.csv or errors.csv, without the header."""
+    with file.open(encoding="utf-8", newline="") as stream:
         return [row for row, _ in zip(csv.reader(stream), range(most + 1), strict=False)][1:]
 
 
 def write_errors_page(folder: Path, output: Path, title: str) -> None:
-    """Write a page: the wrong answers of suspicious.csv in a table that can be filtered."""
-    if not (folder / SUSPICIOUS).is_file():
+    """Write a page: the wrong answers of errors.csv in a table that can be filtered."""
+    if not (folder / ERRORS).is_file():
         return
-    rows = read_suspicious(folder, MAX_ERRORS)
+    rows = read_rows(folder / ERRORS, MAX_ERRORS)
     values = {name: sorted({row[HEADER.index(name)] for row in rows}) for name in FILTERED}
     page = render_page(
         "errors.html.j2", title=title, header=HEADER, rows=rows, values=values, most=MAX_ERRORS
@@ -82,9 +82,10 @@ def list_short_answers(folder: Path) -> list[tuple[str, str]]:
     if found["giveaway"]:
         lines.append(("giveaway", f"{results['task']}: {found['giveaway']['says']}"))
     if wrong["listed"]:
-        about = f"{wrong['listed']:,} of {wrong['n']:,} differ from the model's answers"
+        about = f"none of {wrong['n']:,} is called wrong, {wrong['listed']:,} are worth a look"
         if is_claimed(wrong["low"], wrong["n"]):
-            about = f"about {wrong['estimate']:,.0f} of {wrong['n']:,} look wrong"
+            about = f"about {wrong['estimate']:,.0f} of {wrong['n']:,} look wrong, the likeliest "
+            about += f"{wrong['listed']:,} are listed"
         lines.append(("labels", f"{about}: {folder / SUSPICIOUS}"))
     if asked := found["trust"].get("asked"):
         lines.append(("trust", asked["says"].partition(" (Clopper")[0]))

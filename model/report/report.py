@@ -289,7 +289,7 @@ def compose_answer(results: Results, differences: Sequence[Difference]) -> str:
             value = results.pool_metrics(results.arms[0], task)[metric]["value"]
             parts.append(f"{format_number(metric, value)} {get_title(metric)} on {task}")
         reached = f"{results.arms[0]} reaches {', '.join(parts)}"
-        return f"{reached}; there is no second arm to compare it with."
+        return f"{reached}; there is no second model to compare it with."
     shown = [d for d in differences if d.comparison.is_significant]
     others = [d for d in differences if not d.comparison.is_significant]
     clauses = compose_clauses(shown, in_full=True)

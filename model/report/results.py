@@ -254,7 +254,7 @@ class Difference:
     def words(self) -> str:
         """The finding: which arm is better, or that there is no evidence of a difference."""
         if self.same_answers:
-            return "both arms give the same answers"
+            return "both models give the same answers"
         return self.comparison.describe(self.a, self.b, METRICS[self.comparison.metric].better)
 
     @property

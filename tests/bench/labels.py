@@ -26,6 +26,7 @@ from amazon_electra.beam_jobs.corpus_job import make_corpus
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.evaluation.choice import (
+    average_arms,
     choose_best,
     fit_temperature,
     make_held_out_predictions,
@@ -104,13 +105,12 @@ def fit(given: argparse.Namespace, corpus: Path, arm: str, count: int, seed: int
     return folder
 
 
-def look_for_wrong_labels(best: Cell, truth: dict[str, int]) -> dict[str, Any]:
+def look_for_wrong_labels(best: Cell, cells: list[Cell], truth: dict[str, int]) -> dict[str, Any]:
     """Return what is said of wrong labels, what is true, and the share that is wrong of the first
     rows of our list and of cleanlab's, where that is installed.
     """
     temperature = fit_temperature(make_held_out_predictions(best.held_out))
-    test = OutOfFold.of_predictions(best.test, temperature)
-    every = best.held_out.divide(temperature).join(test)
+    every = average_arms([(cell.held_out, cell.test) for cell in cells])
     steps = 2 if every.logits.shape[1] > 2 else 1
     is_wrong = abs(np.array([truth[one] for one in every.ids]) - every.labels) >= steps
     found = find_wrong_labels(every.probabilities, every.labels, steps=steps)
@@ -142,10 +142,11 @@ def judge(cells: list[Cell], truth: dict[str, int]) -> dict[str, Any]:
     fifth = [one for one, fold in zip(every.ids, every.folds, strict=True) if fold == 0]
     row: dict[str, Any] = {"on_test": {cell.arm: round(cell.accuracy, 4) for cell in cells}}
     for name, ids in (("fifth", fifth), ("all", every.ids)):
-        chosen = choose_best([replace(c, held_out=c.held_out.take_ids(ids)) for c in cells])
+        own = [replace(c, held_out=c.held_out.take_ids(ids)) for c in cells]
+        chosen = choose_best(own)
         is_worse = best - chosen.accuracy > WORSE
         row[name] = {"chosen": chosen.arm, "is_worse": is_worse}
-        row[name] |= look_for_wrong_labels(chosen, truth)
+        row[name] |= look_for_wrong_labels(chosen, own, truth)
     return row
 
 

@@ -61,6 +61,7 @@ def test_the_better_arm_is_the_model(report, models, task):
 def test_no_label_of_the_generator_is_called_wrong(models, task):
     wrong = models[task]["questions"]["wrong_labels"]
     assert (wrong["low"] or 0) <= 0.01 * wrong["n"]
+    assert wrong["listed"] - wrong["contradicted"] <= 0.01 * wrong["n"]
 
 
 def test_the_first_line_of_the_report_names_its_task():

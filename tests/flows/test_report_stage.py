@@ -122,7 +122,7 @@ def test_from_a_published_encoder_the_arm_of_the_model_is_compared_with_the_othe
     model = ExistingStage("model", 1, {})
     folder = store.folder(model)
     folder.mkdir(parents=True)
-    for name in ("results.json", "suspicious.csv", "cost.json"):
+    for name in ("results.json", "suspicious.csv", "errors.csv", "cost.json"):
         (folder / name).write_text('{"arm": "TF-IDF"}')
     publish(store, model)
     cells = [cell(arm, corpus, encoder) for arm in ("bert, frozen", "adapted", "TF-IDF")]

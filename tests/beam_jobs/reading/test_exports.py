@@ -35,14 +35,34 @@ def test_a_list_in_a_cell_is_no_text(tmp_path, name, columns):
         look_at(dump, columns=f"text={name}" if columns else None)
 
 
+def write_survey(folder, name, open_questions):
+    """Of each of 60 persons a number, an open answer or two, and of every fifth none of these."""
+    rows = [
+        [f"r{i}", question, answer]
+        for i in range(60)
+        for question, answer in [
+            ("Stars?", i % 5),
+            *([("Why not more?", TEXTS[i] if i % 5 else "Nothing")] if open_questions else []),
+            *([("What else?", TEXTS[-i] * 2)] if open_questions > 1 else []),
+            *([("Again?", "Yes")] if open_questions < 2 else []),
+        ]
+    ]
+    return write_csv(folder / "d.csv", f"person,question,{name}", rows)
+
+
+@pytest.mark.parametrize("open_questions", [1, 2])
 @pytest.mark.parametrize("name", ["response", "comment"])
-def test_answers_of_a_long_table_are_no_texts(tmp_path, name):
-    answers = [answer for i in range(60) for answer in (str(i % 5), "Yes", TEXTS[i])]
-    rows = [[f"r{i // 3}", answer] for i, answer in enumerate(answers)]
-    dump = write_csv(tmp_path / "d.csv", f"person,{name}", rows)
-    with refuses("d.csv", f"{name}"):
+def test_answers_of_a_long_table_are_no_texts(tmp_path, name, open_questions):
+    dump = write_survey(tmp_path, name, open_questions)
+    with refuses("d.csv", f"text={name}"):
         look_at(dump)
     assert dict(look_at(dump, columns=f"text={name}").layout.mapping)["text"] == name
+
+
+def test_reviews_of_which_many_are_short_are_texts(tmp_path):
+    rows = [[f"p{i % 3}", i % 5 + 1, TEXTS[i] if i % 2 else "Good"] for i in range(60)]
+    dump = write_csv(tmp_path / "d.csv", "product,stars,comment", rows)
+    assert dict(look_at(dump).layout.mapping)["text"] == "comment"
 
 
 def test_the_column_that_all_have_is_proposed(tmp_path):

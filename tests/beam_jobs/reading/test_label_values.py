@@ -1,6 +1,7 @@
 """Classes as people type them, and several values in a cell."""
 
 import json
+from collections import Counter
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -97,6 +98,33 @@ def test_lists_and_repeated_columns_have_several_values(tmp_path):
     table = write_lines(tmp_path / "dump.csv", [header, *rows])
     run_job(tmp_path / "b", "--input", table, "--labels", "why")
     assert count_rows(tmp_path / "b") == several
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "json"])
+def test_columns_of_marks_are_one_label(tmp_path, kind):
+    """A row without any mark has no label, one with zeros alone none of the classes."""
+    marks = [(1, 0), (0, 1), (1, 1), (0, 0), (None, None)]
+    rows = [(f"The kettle {i} boils", *marks[i % 5]) for i in range(400)]
+    records = [dict(zip(("text", "late", "broken"), row, strict=True)) for row in rows]
+    lines = [",".join("" if cell is None else str(cell) for cell in row) for row in rows]
+    dump = tmp_path / f"dump.{kind}"
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist(records), dump)
+    else:
+        write_lines(dump, records if kind == "json" else ["text,late,broken", *lines])
+    result = run_job(tmp_path / "a", "--input", dump, "--labels", "late+broken")
+    values = Counter(row["label.late+broken"] for row in rows_of(tmp_path / "a"))
+    assert values == {"late": 80, "broken": 80, "broken\x1flate": 80, "": 80, None: 80}
+    assert result["labels"]["late+broken"]["classes"] == ["broken", "late"]
+    assert result["columns"]["unused"] == {}
+
+
+def test_files_without_the_column_of_a_label_are_named(tmp_path):
+    for month, rows in (("may", ["text,why", "It boils,late"]), ("june", ["text", "It broke"])):
+        write_lines(tmp_path / f"{month}.csv", rows)
+    files = (tmp_path / "may.csv", tmp_path / "june.csv")
+    result = run_job(tmp_path / "a", "--input", *files, "--labels", "why")
+    assert any("why" in line and "june.csv" in line for line in result["warnings"])
 
 
 def test_nested_choices_are_of_one_review(tmp_path):

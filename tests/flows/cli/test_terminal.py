@@ -58,7 +58,7 @@ def test_an_answer_is_a_line_with_the_best_so_far_and_what_still_takes_minutes(c
     terminal.on_progress(STAGE, progress | {"seconds": 9, "seconds_left": 350})
     row = {
         "task": "stars",
-        "arm": "TF-IDF",
+        "model": "TF-IDF",
         "accuracy": "58% (54 – 62)",
         "seconds": "2",
     }

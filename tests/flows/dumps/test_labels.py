@@ -37,6 +37,13 @@ def write_bare(folder):
     return write_csv(folder, "bare.csv", "text,topic", lambda i: (f"boils {i}", "ab"[i % 2]))
 
 
+def write_marks(folder, header="text,late,broken", stars=""):
+    def make_row(i):
+        return (f"boils {i}", "01"[i % 2], "01"[i % 3 == 0], *([str(i % 5 + 1)] if stars else []))
+
+    return write_csv(folder, "marks.csv", header + stars, make_row)
+
+
 def write_fasttext(folder):
     lines = [f"__label__{'pos' if i % 2 else 'neg'} boils {i}\n" for i in range(300)]
     (folder / "train.txt").write_text("".join(lines))
@@ -65,8 +72,9 @@ def test_a_run_has_the_tasks_that_its_dump_has_labels_for(tmp_path):
     ("write", "tasks", "named"),
     [
         (write_bare, [], ["bare.csv", "topic"]),
+        (write_marks, [], ["marks.csv", "--label broken+late"]),
         (write_fasttext, [], ["train.txt"]),
-        (write_bare, ["label:topic"], ["label:topic", "dump.labels"]),
+        (write_bare, ["label:topic"], ["label:topic", "--label topic"]),
     ],
 )
 def test_a_dump_without_labels_is_refused(tmp_path, write, tasks, named):
@@ -85,6 +93,26 @@ def test_the_counts_of_the_corpus_say_what_is_missing(tmp_path):
     with pytest.raises(UserError) as told:
         labels.count_corpus(["polarity"], corpus, store)
     assert "polarity" in str(told.value)
+
+
+def test_a_label_that_is_too_rare_is_left_out_and_said(tmp_path):
+    def make_row(i):
+        return f"boils {i}", "ab"[i % 2], "x" if i < 4 else "y"
+
+    path = write_csv(tmp_path, "two.csv", "text,topic,fraud", make_row)
+    tasks = ["label:topic", "label:fraud"]
+    chosen, previews = read(tmp_path, path, labels=["topic", "fraud"])
+    expected = labels.estimate_counts(tasks, chosen, Corpus(), previews)
+    store, corpus = Store(tmp_path / "store"), ExistingStage("corpus", 1, {})
+    store.folder(corpus).mkdir(parents=True)
+    argv = ["--input", path, "--labels", "topic", "fraud"]
+    store.publish(corpus, run_job(store.folder(corpus), *argv))
+    for counts in (expected, labels.count_corpus(tasks, corpus, store)):
+        assert [*counts.labels] == ["label:topic"]
+        assert "fraud" in " ".join(counts.left_out)
+    with pytest.raises(UserError) as told:
+        labels.count_corpus(["label:fraud"], corpus, store)
+    assert "fraud" in str(told.value)
 
 
 def test_the_corpus_has_about_the_counts_that_are_estimated(tmp_path):

@@ -67,8 +67,7 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
         lambda texts: np.tile([0.0, 0.02, 0.98], (len(texts), 1)),
         0.9,
     )
-    with (tmp_path / "suspicious.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_csv(tmp_path / "suspicious.csv")
     assert found["wrong_labels"]["listed"] == len(rows)
     assert {row["id"] for row in rows[:35]} >= {f"x{place}" for place in sorted(flipped)[:5]}
     place_of = {row["id"]: place for place, row in enumerate(rows)}
@@ -106,15 +105,22 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     assert shown[0].startswith(f"| shop.csv | {rows[0]['row']} | {rows[0]['id']} |")
 
 
+def read_csv(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def test_examples_of_no_corpus_are_listed_by_their_id(tmp_path):
-    probabilities, labels, _ = simulate(1, 300, 20)
+    """Where no label is called wrong these are one in a hundred, and all errors are kept apart."""
+    probabilities, labels, _ = simulate(1, 300, 0, strength=2.5)
     ids = [f"line {place}" for place in range(300)]
     held_out = make_answers(ids, labels, probabilities)
     answer_questions(held_out, None, TASK, tmp_path / "glue.tsv", tmp_path, np.asarray)
-    with (tmp_path / "suspicious.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows, errors = read_csv(tmp_path / "suspicious.csv"), read_csv(tmp_path / "errors.csv")
     assert rows[0]["id"].startswith("line ")
     assert rows[0]["file"] == ""
+    assert rows == errors[:3]
+    assert len(errors) == (probabilities.argmax(1) != labels).sum() > 10
 
 
 def test_a_product_is_seen_where_another_fold_has_it(tmp_path):

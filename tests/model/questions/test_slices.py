@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 
-from amazon_electra.model.questions.of_model import HEADER, SUSPICIOUS
+from amazon_electra.model.questions.of_model import ERRORS, HEADER
 from amazon_electra.model.questions.slices import describe_fields, find_slices
 from amazon_electra.model.report.owner import write_errors_page
 
@@ -74,7 +74,7 @@ def test_reviews_have_a_value_of_each_field():
 
 def test_the_page_of_errors_escapes_what_it_shows(tmp_path):
     bad = '</td><script>alert("x")</script>'
-    with (tmp_path / SUSPICIOUS).open("w", newline="") as file:
+    with (tmp_path / ERRORS).open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(HEADER)
         writer.writerow(["<b>.csv", "7", bad, "2026-06", "bad", "good", "0.99", "", bad])

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from amazon_electra.model.arms.out_of_fold import OutOfFold
+from amazon_electra.model.evaluation.choice import average_arms
 from amazon_electra.model.evaluation.significance import compute_exact_interval
 from amazon_electra.model.questions.wrong_labels import MIN_SHARE, find_wrong_labels
 
@@ -45,6 +47,13 @@ def test_labels_without_a_wrong_one_are_not_accused():
         found = find_wrong_labels(*simulate(seed, 1500, 0, strength=2.5)[:2])
         assert found.low <= MIN_SHARE * 1500
         assert find_wrong_labels(*simulate(seed, 1500, 150)[:2]).low > MIN_SHARE * 1500
+
+
+def test_as_many_labels_are_listed_as_may_be_wrong():
+    for flips in (0, 150):
+        found = find_wrong_labels(*simulate(0, 1500, flips, strength=2.5)[:2])
+        most = found.high if flips else MIN_SHARE * 1500
+        assert most <= found.most_listed < most + 1 < len(found.suspicions) + flips
 
 
 def test_mistakes_of_the_model_are_not_counted():
@@ -100,3 +109,20 @@ def test_interval_is_exact():
     low, high = compute_exact_interval(0, 100)
     assert low == 0
     assert np.isclose(high, 1 - 0.025 ** (1 / 100))
+
+
+def test_the_mean_of_two_models_finds_more_than_either():
+    found = []
+    for seed in range(10):
+        _, labels, flipped = simulate(seed, 800, 75, classes=2)
+        truth, draw = labels.copy(), np.random.default_rng(seed + 100)
+        truth[sorted(flipped)] = 1 - labels[sorted(flipped)]
+        ids, folds = [str(place) for place in range(800)], np.arange(800) % 5
+        arms = [
+            (OutOfFold(ids, labels, 3 * draw.normal(2 * np.eye(2)[truth]), folds), None)
+            for _ in range(2)
+        ]
+        lists = [average_arms(own).probabilities for own in (arms[:1], arms[1:], arms)]
+        found.append([count_found(own, labels, flipped) for own in lists])
+    alone, other, together = np.mean(found, 0)
+    assert together > max(alone, other) + 5

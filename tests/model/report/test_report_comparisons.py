@@ -52,7 +52,7 @@ def test_named_pairs_are_compared_and_one_arm_is_not(study, tmp_path):
     assert "random − in-domain" in text
     summary, text = rendered(cells=[cell for cell in cells if cell["arm"] == "random"])
     assert summary.differences == []
-    assert summary.answer.endswith("there is no second arm to compare it with.")
+    assert summary.answer.endswith("there is no second model to compare it with.")
     assert "## Differences" not in text
 
 
@@ -103,7 +103,7 @@ def test_arms_that_answer_the_same_are_named(tmp_path):
 
     cells = write_cells(tmp_path, {"a": lambda p, s: said(0.8, s), "b": shuffle})
     summary, _ = render(tmp_path, cells)
-    assert summary.differences[0]["words"] == "both arms give the same answers"
+    assert summary.differences[0]["words"] == "both models give the same answers"
     assert summary.answer.startswith("A and b give the same answers on polarity")
 
 

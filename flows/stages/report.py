@@ -95,8 +95,8 @@ def describe_study(title: str, facts: RunFacts, store: Store) -> ReportInput:
     """Return the study as the report's job reads it."""
     made, encoder, cells = facts.made, facts.encoder, facts.cells
     origin = find_stage(made, "origin")
-    names = ("results.json", SUSPICIOUS, ERRORS, COST)
-    folders = [store.fetch(model, *names) for model in facts.models]
+    files = ("results.json", SUSPICIOUS, ERRORS, COST)
+    folders = [store.fetch(model, *files) for model in facts.models]
     if origin and folders:  # the question is what the model is worth
         model = json.loads((folders[0] / "results.json").read_text(encoding="utf-8"))["arm"]
         cells = sorted(cells, key=lambda cell: cell.arm != model)

@@ -128,10 +128,10 @@ def list_buckets_of(part: Part) -> range:
 
 
 class BucketedRows:
-    """Spools rows of a kind, and writes them bucket by bucket of a column of hashes."""
+    """Spools rows of a kind, and writes them bucket by bucket of their hashes."""
 
-    def __init__(self, kind: np.dtype, by: str = "") -> None:
-        self._kind, self._by = kind, by or name_hashes(kind)
+    def __init__(self, kind: np.dtype) -> None:
+        self._kind, self._by = kind, name_hashes(kind)
         self._spool = tempfile.TemporaryFile()  # noqa: SIM115  # closed by save
         self._counts: list[np.ndarray] = []
         self._waiting: list[np.ndarray] = []
@@ -174,17 +174,15 @@ class BucketedRows:
 
 
 def name_hashes(kind: np.dtype) -> str:
-    """Return the column by which rows of this kind are in buckets if none is named."""
+    """Return the column by which rows of this kind are in buckets."""
     return (kind.names or ())[0]
 
 
 @contextmanager
-def open_part(
-    part: Part, files: BucketedFiles, kind: np.dtype, by: str = ""
-) -> Iterator[BucketReader]:
-    """Yield what reads the buckets of a part, within the block; `by` names the column of hashes."""
+def open_part(part: Part, files: BucketedFiles, kind: np.dtype) -> Iterator[BucketReader]:
+    """Yield what reads the buckets of a part, within the block."""
     starts = files.read_starts(part) * kind.itemsize
-    within, hashes = max(1, part[2] // MAX_BUCKETS), by or name_hashes(kind)
+    within, hashes = max(1, part[2] // MAX_BUCKETS), name_hashes(kind)
     first = list_buckets_of(part)[0] // within
 
     def list_stretches(begin: int, end: int) -> Iterator[storage.Stretch]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import numpy as np
@@ -19,7 +20,8 @@ from typing_extensions import Doc
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.nesting import read_json
-from amazon_electra.model.arms import find_arm
+from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature
+from amazon_electra.model.arms import find_arm, list_ours
 from amazon_electra.model.arms.arm import WORK, Arm, Diverged, Resources
 from amazon_electra.model.arms.out_of_fold import (
     OutOfFold,
@@ -30,13 +32,15 @@ from amazon_electra.model.arms.out_of_fold import (
 )
 from amazon_electra.model.config import DATA, DEVICE, Device
 from amazon_electra.model.finetuning.config import FinetuneConfig, check_request, make_request
-from amazon_electra.model.finetuning.examples import Example
+from amazon_electra.model.finetuning.examples import Example, Task
 from amazon_electra.model.finetuning.request import Request, load_split
 from amazon_electra.model.results import FinetuneResult
 
 ONE_FIT_FROM = 2_000
 """Labels from which on HELD_OUT of them choose, and are not worth five more fits."""
 HELD_OUT = 500
+TRIED = 9
+"""Texts that an arm of another package answers once it is fitted, exported and not."""
 
 
 def finetune(
@@ -113,6 +117,8 @@ def fit_arm(request: Request, output: Path, device: str = "auto") -> dict[str, A
     head = {"task": task.name, "shape": task.shape, "labels": task.labels, "kind": fitted.name}
     write_json(output / "task.json", head | {"max_length": 0, "stride": 0})
     fitted.save(output)
+    if type(fitted) not in list_ours():  # tests try ours
+        try_export(fitted, train[:TRIED], task)
     if held_out:
         held_out.save(output)
     result = request.describe() | {
@@ -126,6 +132,20 @@ def fit_arm(request: Request, output: Path, device: str = "auto") -> dict[str, A
     write_json(output / "result.json", result)
     shutil.rmtree(output / WORK, ignore_errors=True)
     return result
+
+
+def try_export(fitted: Arm, examples: Sequence[Example], task: Task) -> None:
+    """Export an arm and answer a few texts, so that one that cannot be exported fails here."""
+    from amazon_electra.model.arms.arm import write_config
+    from amazon_electra.model.check import check_folder, load_folder
+
+    if task.shape != "classification":
+        return
+    with TemporaryDirectory() as folder:
+        exported = fitted.export(Path(folder), 1.0, task)
+        write_config(Path(folder), type(fitted), exported, task.name, task.labels)
+        exact = apply_temperature(np.asarray(fitted.predict_logits(examples)), 1.0)
+        check_folder(Path(folder), load_folder(Path(folder)), examples, exact)
 
 
 def fit_and_predict(

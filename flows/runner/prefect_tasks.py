@@ -207,8 +207,8 @@ class PrefectStageMaker:
         does not queue for it.
         """
         waits = self._takes_accelerator and not is_in_group
-        is_waiting = waits and self.store.manifest(stage) is None
-        label, tags = stage.label.replace("{", "("), stage.tags if is_waiting else ()
+        is_waiting = waits and stage.takes_accelerator and self.store.manifest(stage) is None
+        label, tags = stage.label.replace("{", "("), [ACCELERATOR] if is_waiting else []
         return create_task(make_stages, stage.name, label, tags)
 
 

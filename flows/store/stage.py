@@ -147,10 +147,6 @@ class Stage:
             "HF_HUB_OFFLINE": "1",
         }
 
-    @property
-    def tags(self) -> tuple[str, ...]:
-        return (ACCELERATOR,) if self.takes_accelerator else ()
-
     @cached_property
     def fingerprint(self) -> str:
         """Return 16 hex digits: enough that no two of a billion stages collide by chance (p <
@@ -231,6 +227,8 @@ def register_stage(kind: type[Stage]) -> type[Stage]:
 def find_class(name: str) -> type[Stage] | None:
     """Return the class of the stages of this name: ours (flows/stages), or one from a plugin."""
     load_plugins()
+    if name not in Stage.registry:
+        import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
     return Stage.registry.get(name)
 
 

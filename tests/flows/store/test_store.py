@@ -117,6 +117,8 @@ def test_a_stage_is_complete_once_its_manifest_is_there(store, corpus):
     (folder / "rejects").mkdir(parents=True)
     (folder / "rejects" / "a.jsonl").write_text("{}\n")
     (folder / "log.txt").write_text("words")
+    (folder / ".left").mkdir()  # by a process that was killed
+    (folder / ".left" / "checkpoint.zip").write_text("half")
     assert store.manifest(corpus) is None
     with atomic_path(folder / "curve.json") as half_written:  # by another thread
         half_written.write_text("{}")

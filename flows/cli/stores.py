@@ -53,6 +53,8 @@ def build_store(place: object = None, is_dry: bool = False) -> "Store":
 
 def open_store(place: str | None) -> "Store":
     """Return the store; a UserError where there is none."""
+    import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
+
     store = build_store(place)
     store.check_access(writes=False)
     return store

@@ -227,8 +227,6 @@ def register_stage(kind: type[Stage]) -> type[Stage]:
 def find_class(name: str) -> type[Stage] | None:
     """Return the class of the stages of this name: ours (flows/stages), or one from a plugin."""
     load_plugins()
-    if name not in Stage.registry:
-        import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
     return Stage.registry.get(name)
 
 

@@ -5,6 +5,7 @@ real dumps contain: NaN, lone surrogates, bytes that are not UTF-8, a BOM.
 """
 
 import ast
+import functools
 import itertools
 import json
 import re
@@ -28,10 +29,12 @@ from amazon_electra.beam_jobs.reading.lines import (
     Stream,
     Tally,
     decode_text,
+    join_rejects,
     make_reject,
     read_lines,
 )
 
+BROKEN, MAX_PARTS = "broken JSON", 10  # lines of an object
 BLANK = b" \t\r\n"
 AROUND = BLANK + b",[]\xef\xbb\xbf"  # of an object in an array, and the BOM
 AROUND_BROKEN = BLANK + b","
@@ -77,6 +80,29 @@ def _read_records(
             yield make_reject(number, "not an object", line)
 
 
+def _join_parts(items: Iterator[Item]) -> Iterator[Item]:
+    """Yield records; broken lines that together are an object, whose text has line ends, are one
+    reject.
+    """
+    held: list[Reject] = []
+    for item in items:
+        if isinstance(item, Reject) and item.reason == BROKEN and len(held) < MAX_PARTS:
+            if held and not item.raw.lstrip().startswith(b"{"):
+                held.append(item)
+                whole = functools.reduce(join_rejects, held)
+                if _parse_object_or_none(whole.raw) is not None:
+                    yield whole
+                    held = []
+                continue
+            yield from held
+            held = [item]
+            continue
+        yield from held
+        held = []
+        yield item
+    yield from held
+
+
 def parse_json(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:
     """Return a dict, another value, a tuple of dicts, or a reject; a last comma is left out."""
     core = raw.strip(AROUND if raw.lstrip(AROUND)[:1] == b"{" else BLANK)
@@ -89,7 +115,7 @@ def parse_json(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:
     except RecursionError:
         return make_reject(line, "nested too deeply", raw)
     except ValueError:
-        return make_reject(line, "broken JSON", raw)
+        return make_reject(line, BROKEN, raw)
     return values[0] if len(values) == 1 else values
 
 
@@ -158,7 +184,7 @@ def _find_spans(buffer: bytes, longest: int, at_end: bool) -> Iterator[tuple[int
         yield start, stop, "not an object"
         done = stop
     if at_end or len(buffer) - done > longest:
-        reason = "broken JSON" if at_end else TOO_LONG
+        reason = BROKEN if at_end else TOO_LONG
         nested, rest = _find_nested_objects(buffer, done)
         yield from ((start, stop, reason) for start, stop in nested)
         yield rest, rest, reason
@@ -170,7 +196,7 @@ def _parse_object(raw: bytes, line: int, tally: Tally, layout: Layout) -> Item:
     except ValueError:
         record = parse_json(raw.rstrip(AROUND_BROKEN), line, tally, layout.encoding)
     if type(record) is tuple:
-        return make_reject(line, "broken JSON", raw)
+        return make_reject(line, BROKEN, raw)
     return (line, record) if type(record) is dict else record
 
 
@@ -375,7 +401,7 @@ class JsonLines(Json):
         return unwrap_records(head, layout, overrides, shown)
 
     def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
-        return _read_records(stream, layout, tally, orjson.loads, parse_json)
+        return _join_parts(_read_records(stream, layout, tally, orjson.loads, parse_json))
 
 
 class PythonLines(Json):

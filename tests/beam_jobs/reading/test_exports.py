@@ -127,6 +127,7 @@ def test_the_names_below_a_header_of_groups_are_read(tmp_path, name):
     ("name", "lines"),
     [
         ("d.csv", ["stars,text", *(f"5,{t}" for t in TEXTS[:9]), "4,cut", "here"]),
+        ("f.json", [*(json.dumps({"text": t}) for t in TEXTS[:9]), '{"text": "cut', 'here"}']),
         ("e.csv", ["n,text,stars", *(f"1,{t},5" for t in TEXTS[:9]), "1,cut", "here,4"]),
     ],
 )
@@ -135,7 +136,7 @@ def test_the_halves_of_a_record_are_one_reject(tmp_path, name, lines):
     result = run_job(tmp_path / "corpus", "--input", dump)
     assert (result["kept"], result["dropped"]["duplicate"]) == (9, 2)
     [reject] = rejects_of(tmp_path / "corpus")
-    halves = [line for line in lines if line.endswith(("cut", "here", "here,4"))]
+    halves = [line for line in lines if line.endswith(("cut", "here", "here,4", 'here"}'))]
     assert reject["line"] == lines.index(halves[0]) + 1
     assert reject["bytes"] == len("\n".join(halves))
 

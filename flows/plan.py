@@ -22,6 +22,10 @@ from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 
 
+def find_nothing(task: str) -> None:
+    """Find no champion of a task."""
+
+
 @dataclass(frozen=True)
 class RunPlan:
     """What a run knows before it makes anything."""
@@ -35,7 +39,7 @@ class RunPlan:
     """The published encoder that it starts from."""
     others: Sequence[Stage]
     """Further ones, whose states are read."""
-    find_champion: Callable[[str], Stage | None] = lambda task: None
+    find_champion: Callable[[str], Stage | None] = find_nothing
     begun: Makers | None = None
     """Make its encoder and corpus already."""
     notes: list[str] = field(default_factory=list)

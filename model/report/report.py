@@ -239,7 +239,7 @@ def describe_best(results: Results, task: str, best: str) -> str:
     if "confusion" in about:
         labelled = np.sum(about["confusion"], axis=1)
         share = format_number("accuracy", float(labelled.max() / labelled.sum()))
-        parts.append(f"where always the most frequent class is right for {share}")
+        parts.append(f"where answering the most frequent class is right for {share}")
     sentence = f"{', '.join(parts)}."
     if best in results.untrained and best != TFIDF_ARM:
         other = results.find_best_arm(task, without=best) or "none"

@@ -29,7 +29,7 @@ def test_the_report_begins_for_a_manager(tmp_path):
     assert f"**polarity**: joined is right for {accuracy:.1%} (" in first
     assert "of 400 test examples" in first
     assert "points (" in first
-    assert "over TF-IDF, where always the most frequent class is right for 50.0%." in first
+    assert "over TF-IDF, where answering the most frequent class is right for 50.0%." in first
     assert "**Next:** label new reviews with it." in first
     assert "amazon-electra score --dump new.csv --store 'my store'" in first
     assert "10 CPU seconds (TF-IDF 2, fine-tuned 280)" in rest

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from amazon_electra.flows.servers.health import find_free_port
+from amazon_electra.flows.servers.health import find_free_ports
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
@@ -38,7 +38,7 @@ class Compose:
     def __init__(self, folder: Path, database_port: int, more: Mapping[str, str]):
         """`more` are variables that .env may add."""
         self.folder, self._more = folder, more
-        self.prefect, self.mlflow = (f"http://127.0.0.1:{find_free_port()}" for _ in range(2))
+        self.prefect, self.mlflow = (f"http://127.0.0.1:{port}" for port in find_free_ports(2))
         prefect, mlflow = (url.rsplit(":", 1)[1] for url in (self.prefect, self.mlflow))
         self._here = [
             (r"http://(prefect|127\.0\.0\.1):4200", self.prefect),

@@ -15,7 +15,7 @@ from uuid import UUID
 import psutil
 
 from amazon_electra.flows.servers.access import build_mlflow_access, build_prefect_access
-from amazon_electra.flows.servers.health import find_free_port
+from amazon_electra.flows.servers.health import find_free_ports
 from amazon_electra.flows.servers.settings import build_client_environment
 from tests.patience import eventually
 
@@ -116,7 +116,7 @@ class Servers:
 @contextmanager
 def serve(store: Path, settings: Mapping[str, str] = {}) -> Iterator[Servers]:
     """`up` while the block lasts; this process's Prefect client points at it."""
-    prefect, mlflow = find_free_port(), find_free_port()
+    prefect, mlflow = find_free_ports(2)
     served = Servers(store, f"http://127.0.0.1:{prefect}", f"http://127.0.0.1:{mlflow}")
     words = [*ELECTRA, "up", "--store", store, "--prefect-port", prefect, "--mlflow-port", mlflow]
     with subprocess.Popen(

@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -29,9 +30,16 @@ class ServerFailed(JobFailed):
 
 def find_free_port() -> int:
     """Return a port of 127.0.0.1 that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    return find_free_ports(1)[0]
+
+
+def find_free_ports(n: int) -> list[int]:
+    """Return so many of them, all different."""
+    with ExitStack() as opened:
+        probes = [opened.enter_context(socket.socket()) for _ in range(n)]
+        for probe in probes:
+            probe.bind((HOST, 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 def is_healthy(url: str) -> bool:

@@ -82,7 +82,11 @@ def start_deployments(store: Path) -> Child:
 
 
 def check_ports(*ports: int) -> None:
-    """Raise UserError where another server has a port, and would answer for ours."""
+    """Raise UserError where another server has a port, and would answer for ours, or both are to
+    have one.
+    """
+    if len({*ports}) < len(ports):
+        raise UserError(f"port {ports[0]}: two servers cannot share it; choose another port")
     for port in ports:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -58,7 +58,7 @@ def test_up_ends_when_one_of_its_processes_does(tmp_path, monkeypatch):
     monkeypatch.setattr(up, "READY_FILE", ".")
     monkeypatch.setattr(up, "interrupt_on_signals", lambda *signals: None)
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    ports = health.find_free_port(), health.find_free_port()
+    ports = health.find_free_ports(2)
     with pytest.raises(health.ServerFailed) as told:
         up.run_servers(tmp_path, *ports)
     assert all(word in str(told.value) for word in ("MLflow", "full", f"{tmp_path}/log"))
@@ -69,10 +69,11 @@ def test_a_taken_or_impossible_port():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        for port in (taken.getsockname()[1], 99999):
+        [free] = health.find_free_ports(1)
+        for ports in ((taken.getsockname()[1],), (99999,), (free, free)):
             with pytest.raises(UserError) as told:
-                up.check_ports(port)
-            assert str(port) in str(told.value)
+                up.check_ports(*ports)
+            assert str(ports[0]) in str(told.value)
 
 
 def test_a_store_that_cannot_be_made(tmp_path, capsys):

@@ -62,8 +62,10 @@ def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]
             label = show_option("--label", name)
             break
     hint = fields.HINT.replace("`--label NAME`", label or "`--label NAME`")
+    rated = any(any(counts.values()) for counts in count_ratings(previews).values())
+    lack = "all its stars are of one class" if rated else "no stars"
     raise UserError(
-        f"{first.file.name}: no stars, so there are no examples; its columns are "
+        f"{first.file.name}: {lack}, so there are no examples; its columns are "
         f"{', '.join(first.columns)}; {hint}"
     )
 
@@ -90,13 +92,18 @@ def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
             rated.append(preview)
             kinds.append(kind)
     tasks = sorted(list_star_tasks()) if rated else []
+    counts = count_ratings(rated)
     try:
-        scale = decide_scales(count_ratings(rated), "the dump", chosen.stars_scale)
-        is_binary = scale.name == BINARY
+        scale = decide_scales(counts, "the dump", chosen.stars_scale)
     except UserError:  # the corpus job says what is open, by all ratings
-        is_binary = False
-    if is_binary or {*kinds} == {"polarity"}:
+        return [task for task in tasks if task != "stars" or {*kinds} != {"polarity"}]
+    if scale.name == BINARY or {*kinds} == {"polarity"}:
         tasks = [task for task in tasks if task != "stars"]
+    if all(preview.is_whole for preview in previews):
+        found = np.array([number for each in counts.values() for number, _ in each])
+        stars = scale.map_ratings(found).tolist()
+        classes = {task: {list_star_tasks()[task].stars.get(n) for n in stars} for task in tasks}
+        tasks = [task for task in tasks if len(classes[task] - {None}) > 1]
     return tasks
 
 

@@ -246,6 +246,9 @@ class Makers:
         """
         with self._changed:
             while stage.path not in self._events:
+                self.begin()  # in order: what comes first must not wait for whose task asks first
+                if stage.path in self._events:
+                    break
                 if self._free:
                     self._start(stage)
                 else:

@@ -133,6 +133,22 @@ def test_two_are_made_at_once_where_two_may_be(store, tmp_path):
     make(store, stages[0], makers)
 
 
+def test_the_first_chain_begins_first_whoever_asks(store, monkeypatch):
+    """One of another environment needs a process of its own."""
+    stages = [toy(title) for title in "abc"]
+    monkeypatch.setattr(
+        type(stages[0]), "list_environment", lambda self, _: {"TOY": str(self.title == "a")}
+    )
+    makers = Makers(store, [[stage] for stage in stages], at_once=2)
+    events = makers.follow(stages[2])
+    next(events)
+    assert makers.is_making(stages[0])
+    for stage in stages[:2]:
+        make(store, stage, makers)
+    assert "failed" not in [event["is"] for event in events]
+    assert all(store.manifest(stage) for stage in stages)
+
+
 def test_a_stubborn_job_and_its_children_are_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
     words = ["--output", str(tmp_path), "--how", "stubborn", "--seconds_a_step", "1000"]

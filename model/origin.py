@@ -17,7 +17,7 @@ from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
-from amazon_electra.beam_jobs.core.nesting import read_json
+from amazon_electra.beam_jobs.core.nesting import find_json
 from amazon_electra.beam_jobs.core.special_tokens import count_rows
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders import known
@@ -66,7 +66,7 @@ def write_origin(
     """Bring a published encoder into a folder and return its origin.json, written last. A hub name
     that is there already keeps its commit. Where it fails, nothing is left behind.
     """
-    held: dict[str, Any] = read_json(folder / METADATA_FILE)
+    held: dict[str, Any] = find_json(folder / METADATA_FILE)
     is_same = "pooling" in held and (held["place"], held.get("generator_place")) == (
         place,
         generator,

@@ -15,8 +15,13 @@ def load_json(text: str | bytes) -> Any:
 
 
 def read_json(file: Path) -> Any:
-    """Return the content of a file; an empty object where there is no file."""
-    return load_json(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    """Return the content of a file; FileNotFoundError where there is none."""
+    return load_json(file.read_text(encoding="utf-8"))
+
+
+def find_json(file: Path) -> Any:
+    """Return the content of a file; an empty object where there is none."""
+    return read_json(file) if file.is_file() else {}
 
 
 def load_yaml(text: str) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.nesting import read_json
+from amazon_electra.beam_jobs.core.nesting import find_json
 from amazon_electra.beam_jobs.model_folder.config import MULTILABEL
 from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature
 from amazon_electra.beam_jobs.model_folder.words import Words
@@ -151,7 +151,7 @@ def write_config(
 ) -> None:
     """Add to config.json what transformers has no field for; write it where there is none."""
     file = folder / "config.json"
-    config = read_json(file) if file.exists() else {}
+    config = find_json(file)
     config["id2label"] = {str(place): label for place, label in enumerate(labels)}
     config["label2id"] = {label: place for place, label in enumerate(labels)}
     config["temperature"] = exported.temperature

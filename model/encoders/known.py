@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from amazon_electra.beam_jobs.core.nesting import load_yaml, read_json
+from amazon_electra.beam_jobs.core.nesting import find_json, load_yaml
 from amazon_electra.model.encoders.config import TRAINED_LENGTH
 from amazon_electra.model.encoders.places import POOLING_FILE, PROMPTS_FILE
 
@@ -27,7 +27,7 @@ def read_card(folder: Path) -> dict[str, str]:
     datasets = metadata.get("datasets") or []
     named = [str(one) for one in (datasets if isinstance(datasets, list) else [datasets])]
     try:
-        listed = read_json(folder / "data_config.json")
+        listed = find_json(folder / "data_config.json")
     except ValueError:
         listed = None
     for entry in listed if isinstance(listed, list) else []:
@@ -115,7 +115,7 @@ def describe_use(name: str, folder: Path) -> dict[str, str]:
 
 def _read_object(file: Path) -> dict[str, Any]:
     try:
-        content = read_json(file)
+        content = find_json(file)
     except ValueError:
         content = None
     return content if isinstance(content, dict) else {}
@@ -160,12 +160,12 @@ def describe_start(folder: Path) -> dict[str, Any]:
     """Return what is known of start weights, by origin.json or the model card and config.json; of
     what model.pretrain made `through` names the folder.
     """
-    about: dict[str, Any] = read_json(folder / METADATA_FILE)
+    about: dict[str, Any] = find_json(folder / METADATA_FILE)
     if about:
         return about
-    config = read_json(folder / "config.json")
+    config = find_json(folder / "config.json")
     if TRAINED_LENGTH in config:
-        began: dict[str, Any] = read_json(folder.parent / "config.json").get("start") or {}
+        began: dict[str, Any] = find_json(folder.parent / "config.json").get("start") or {}
         return {**began, "through": str(folder)}
     return {
         "name": folder.resolve().name,

@@ -7,7 +7,7 @@ from tokenizers import Encoding, Tokenizer, normalizers, processors
 
 from amazon_electra.beam_jobs.core.errors import UserError, refuse, require
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.nesting import load_json, read_json
+from amazon_electra.beam_jobs.core.nesting import find_json, load_json
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
 from amazon_electra.model.wordpiece import build_tokenizer_of, list_entries, write_tokenizer
 
@@ -175,7 +175,7 @@ def write_published_tokenizer(
         name = FAST_TOKENIZER if has_prefix(tokenizer) else "BertTokenizer"
         return write_tokenizer(folder, tokenizer, max_length, name)
     config = read_tokenizer_config(source)
-    config = {**read_json(source / "special_tokens_map.json"), **config}
+    config = {**find_json(source / "special_tokens_map.json"), **config}
     entries = tokenizer.get_vocab()
     roles = {f"{role}_token": _name_token(config.get(f"{role}_token")) for role in ROLES}
     roles = {role: token for role, token in roles.items() if token in entries}
@@ -201,7 +201,7 @@ def _name_token(config: Any) -> str | None:
 
 def find_special(vocabulary: Path, role: str) -> int | None:
     """Return the id of the special token of a role, such as "mask"; None where there is none."""
-    config = read_json(vocabulary / "tokenizer_config.json")
+    config = find_json(vocabulary / "tokenizer_config.json")
     token = _name_token(config.get(f"{role}_token")) or f"[{role.upper()}]"
     found: int | None = Tokenizer.from_file(str(vocabulary / "tokenizer.json")).token_to_id(token)
     return found

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from torch import nn
 
 from amazon_electra.beam_jobs.core.errors import UserError, require
-from amazon_electra.beam_jobs.core.nesting import read_json
+from amazon_electra.beam_jobs.core.nesting import find_json
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.config import PretrainingConfig
@@ -90,7 +90,7 @@ def build_training(
     batches = build_batches(config, shards, device.rank, device.world_size)
     trained_length = shards.max_length
     if origin:  # a folder that does not say how many positions were trained trained all
-        others = read_json(origin.main / "config.json").get(TRAINED_LENGTH)
+        others = find_json(origin.main / "config.json").get(TRAINED_LENGTH)
         trained_length = max(trained_length, others or shape.max_positions)
     share = recipe.adaptation.origin_average if origin else 0.0
     training = loop.Training(

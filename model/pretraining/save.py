@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.nesting import read_json
+from amazon_electra.beam_jobs.core.nesting import find_json
 from amazon_electra.model.encoders import config as encoder_config
 from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.known import UNKNOWN
@@ -104,7 +104,7 @@ def _write_network(
     published: dict[str, Any] = {}
     if trunk == model.trunk_name:
         role = find_objective(model.config.objective).trunk_role
-        published = read_json(origin.main / "config.json") if origin else {}
+        published = find_json(origin.main / "config.json") if origin else {}
     else:
         shape = shape.derive_generator()
     # how the weights were drawn that this training, or the loaded ones', began with

@@ -9,7 +9,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.drift import MIN_PROFILE, PROFILE, Profile
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.nesting import read_json
+from amazon_electra.beam_jobs.core.nesting import find_json
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Example, Task
 from amazon_electra.model.finetuning.tasks.corpus import locate_reviews
@@ -63,4 +63,4 @@ def write_profile(
 
 def read_languages(data: Path) -> dict[str, int]:
     """Return the reviews of a corpus by language, as its job counted them; none of other data."""
-    return dict(read_json(data / "corpus.json").get("language_sample", {}))
+    return dict(find_json(data / "corpus.json").get("language_sample", {}))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from amazon_electra.beam_jobs.core.nesting import read_json
+from amazon_electra.beam_jobs.core.nesting import find_json
 from amazon_electra.model.questions.of_model import ERRORS, HEADER, SUSPICIOUS
 from amazon_electra.model.questions.wrong_labels import is_claimed
 from amazon_electra.model.report.document import render_page
@@ -41,11 +41,11 @@ class Owner:
     @classmethod
     def read(cls, folder: Path, place: int) -> "Owner":
         """Return the answers that lie in the folder of the report's model `place`."""
-        results = read_json(folder / "results.json")
+        results = find_json(folder / "results.json")
         found = results.get("questions") or {}
         rows = read_rows(folder / SUSPICIOUS, SHOWN) if found else []
         page = f"errors-{place + 1}.html" if place else ERRORS_PAGE
-        cost = read_json(folder / COST)
+        cost = find_json(folder / COST)
         return cls(results.get("task", ""), found, rows, page, cost=cost)
 
     @property
@@ -74,7 +74,7 @@ def write_errors_page(folder: Path, output: Path, title: str) -> None:
 
 def list_short_answers(folder: Path) -> list[tuple[str, str]]:
     """Return a name and a line for each question that has something to say, for the terminal."""
-    results = read_json(folder / "results.json")
+    results = find_json(folder / "results.json")
     found = results.get("questions")
     if not found:
         return []

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import require
-from amazon_electra.beam_jobs.core.nesting import read_json
+from amazon_electra.beam_jobs.core.nesting import find_json, read_json
 from amazon_electra.model.arms.out_of_fold import FILE, OutOfFold
 from amazon_electra.model.evaluation import significance
 from amazon_electra.model.evaluation.metrics import METRICS, rank_arm
@@ -39,7 +39,7 @@ class Cell:
     @cached_property
     def result(self) -> dict[str, Any]:
         """The fine-tuning's result.json; empty where the folder has none."""
-        return dict(read_json(self.finetuned / "result.json"))
+        return dict(find_json(self.finetuned / "result.json"))
 
     @property
     def dev(self) -> dict[str, float]:

@@ -4,7 +4,13 @@ from typing import Any
 
 import pytest
 
-from amazon_electra.beam_jobs.core.nesting import list_strings, load_json, load_yaml
+from amazon_electra.beam_jobs.core.nesting import (
+    find_json,
+    list_strings,
+    load_json,
+    load_yaml,
+    read_json,
+)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "a: [", "a: !!python/object/apply:os.system [ls]"])
@@ -25,3 +31,9 @@ def test_strings_are_listed_in_order():
         content = [content]
     given = {"a": ["b", {"c": "d"}], "e": content, "f": "g"}
     assert list(list_strings(given)) == ["b", "d", "deep", "g"]
+
+
+def test_only_a_file_that_may_lack_reads_as_empty(tmp_path):
+    assert find_json(tmp_path / "facts.json") == {}
+    with pytest.raises(FileNotFoundError):
+        read_json(tmp_path / "facts.json")

@@ -4,6 +4,7 @@ the first records of each file, and by the corpus once it is made.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -91,20 +92,19 @@ def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
         if has_stars and kind != "none":
             rated.append(preview)
             kinds.append(kind)
-    tasks = sorted(list_star_tasks()) if rated else []
-    counts = count_ratings(rated)
-    try:
+    tasks = list_star_tasks() if rated else {}
+    counts, scale = count_ratings(rated), None
+    with suppress(UserError):  # the corpus job says what is open, by all ratings
         scale = decide_scales(counts, "the dump", chosen.stars_scale)
-    except UserError:  # the corpus job says what is open, by all ratings
-        return [task for task in tasks if task != "stars" or {*kinds} != {"polarity"}]
-    if scale.name == BINARY or {*kinds} == {"polarity"}:
-        tasks = [task for task in tasks if task != "stars"]
-    if all(preview.is_whole for preview in previews):
-        found = np.array([number for each in counts.values() for number, _ in each])
-        stars = scale.map_ratings(found).tolist()
-        classes = {task: {list_star_tasks()[task].stars.get(n) for n in stars} for task in tasks}
-        tasks = [task for task in tasks if len(classes[task] - {None}) > 1]
-    return tasks
+    found = sorted(tasks)
+    if {*kinds} == {"polarity"} or (scale and scale.name == BINARY):
+        found = [task for task in found if task != "stars"]
+    if scale and all(preview.is_whole for preview in previews):
+        ratings = np.array([number for each in counts.values() for number, _ in each])
+        stars = scale.map_ratings(ratings).tolist()
+        classes = {task: {tasks[task].stars.get(n) for n in stars} - {None} for task in found}
+        found = [task for task in found if len(classes[task]) > 1]
+    return found
 
 
 def estimate_counts(

@@ -246,7 +246,7 @@ class Makers:
         """
         with self._changed:
             while stage.path not in self._events:
-                self.begin()  # in order: what comes first must not wait for whose task asks first
+                self.begin()  # in the order of the group, not that of its tasks
                 if stage.path in self._events:
                     break
                 if self._free:

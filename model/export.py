@@ -376,10 +376,9 @@ def compare_metric(metric: str, own: Predictions, other: Predictions) -> dict[st
 
 def calibrate_test(cell: ExportCell) -> Predictions:
     """Return the predictions on test, calibrated on the held-out examples."""
-    assert cell.evaluation
+    assert cell.tested
     calibration = fit_calibration(make_held_out_predictions(cell.held_out))
-    test = read_predictions(cell.evaluation / "predictions.parquet")
-    return apply_calibration(test, calibration)
+    return apply_calibration(cell.tested, calibration)
 
 
 def answer_most_frequent(held_out: OutOfFold, test: Predictions) -> Predictions:

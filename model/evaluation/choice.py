@@ -87,6 +87,10 @@ class Calibration:
     biases: np.ndarray
     """Float64 [classes]: what undoes class weights, whose probabilities have other shares."""
 
+    def apply(self, logits: np.ndarray) -> np.ndarray:
+        """Return calibrated logits [n, classes]."""
+        return logits / self.temperature + self.biases
+
 
 def fit_calibration(held_out: Predictions) -> Calibration:
     """Return the calibration of the smallest log-loss; a normal prior holds biases near 0."""
@@ -110,7 +114,7 @@ def fit_calibration(held_out: Predictions) -> Calibration:
 
 def apply_calibration(predictions: Predictions, calibration: Calibration) -> Predictions:
     """Return the predictions with calibrated probabilities and losses; classes do not change."""
-    logits = predictions.logits / calibration.temperature + calibration.biases
+    logits = calibration.apply(predictions.logits)
     losses, probabilities = compute_losses(logits, predictions.gold_array)
     return replace(predictions, probabilities=probabilities.astype(np.float32), loss=losses)
 
@@ -134,8 +138,7 @@ def average_arms(arms: Sequence[tuple[OutOfFold, Predictions | None]]) -> OutOfF
     for held_out, test in arms:
         found = fit_calibration(make_held_out_predictions(held_out))
         every = held_out.join(OutOfFold.of_predictions(test, 1.0) if test else None)
-        logits = every.logits / found.temperature + found.biases
-        calibrated.append(replace(every, logits=logits))
+        calibrated.append(replace(every, logits=found.apply(every.logits)))
     joined = reduce(OutOfFold.join, calibrated)
     place = {one: i for i, one in enumerate(joined.ids)}
     total, counts = np.zeros(joined.logits.shape), np.zeros((len(joined), 1))

@@ -63,7 +63,7 @@ def make_shards(
     """Pack a corpus, or general text, into sequences of token ids. Any Beam option may follow.
 
     Raises UserError for inputs that cannot be read or that exclude each other: `punkt`, `withhold`
-    and `withhold_corpus` are for general text, all of which is for pre-training.
+    and `withhold_corpus` are for general text, which is for pre-training as a whole.
     """
     measure, place = start_clock(), str(output)
     if bool(corpus) == bool(general_text):

@@ -64,7 +64,7 @@ def predict_examples(
     device: str = "auto",
     cache: Path | None = None,
 ) -> Predictions:
-    """Return the predictions of a fitted folder, whatever its arm; `cache` keeps tokens."""
+    """Return the predictions of a fitted folder of any arm; `cache` keeps tokens."""
     arm = find_arm(read_task_head(folder).kind)
     fitted = arm.load(folder, Resources(device, precision, cache))
     if task.shape == "multilabel":

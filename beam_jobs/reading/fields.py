@@ -132,7 +132,7 @@ def holds_lists(name: str, records: Records) -> bool:
 
 def holds_answers(name: str, records: Records) -> bool:
     """Return whether a row is one answer of a survey: most values of a column are short and occur
-    again, and others are texts; or another column, that of the questions, tells which are which.
+    again, and others are texts; or a column of questions separates the two.
     """
     given = [record for record in records if record.get(name) not in (None, "")]
     answers = [str(record[name]) for record in given]

@@ -83,8 +83,8 @@ def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
 
 
 def show_finished(form: Parameters, plan: RunPlan) -> dict[str, Any]:
-    """Show a run again whose stages are all complete, and of which MLflow has all; return the paths
-    of what it made, empty where something is to do.
+    """Show a run again if all its stages are complete and registered; return the paths of what it
+    made, nothing where something is left to do.
     """
     from amazon_electra.flows.domain_adaptation import graph
     from amazon_electra.flows.runs.graph_run import list_results

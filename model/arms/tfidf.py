@@ -63,7 +63,7 @@ class Tfidf(Arm):
     @classmethod
     def load(cls, folder: Path, resources: Resources) -> Self:
         file = folder / WORDS
-        # zipfile and NumPy raise whatever they come upon
+        # zipfile and NumPy raise many kinds
         with refuse(Exception, message="not a TF-IDF ({})", field="model", value=file):
             words = Words.load(file.read_bytes())
         return cls(words)

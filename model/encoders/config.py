@@ -103,7 +103,7 @@ def _read_foreign(config: Config) -> Any:
     kind = CONFIG_MAPPING[name] if name in CONFIG_MAPPING else None  # noqa: SIM401  # no `get`
     if kind not in MODEL_FOR_MASKED_LM_MAPPING or kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
         raise UserError(f"config.json: model_type={name} predicts no masked tokens")
-    with refuse(Exception, message="config.json: {}"):  # transformers raises whatever it comes upon
+    with refuse(Exception, message="config.json: {}"):  # transformers raises many kinds
         return CONFIG_MAPPING[name].from_dict(dict(config))
 
 

@@ -137,13 +137,13 @@ def choose_adaptation(p: Parameters, arms: Sequence[Arm], counts: Counts) -> tup
         return "contrast", ""
     if not chosen.start_from:
         return "text", ""
+    if p.effort == "quick" and not is_asked:
+        return "none", "no adaptation with `--effort quick`"
     about = "about " if counts.is_estimated else ""
     titles, tokens = counts.titles, PASSES * counts.tokens
     is_automatic = p.recipe == "published" and not (is_asked or chosen.settings)
     if is_automatic and titles >= MIN_TITLES:
         return "contrast", f"adaptation by contrast: {MIN_TITLES:,} titles or more"
-    if p.effort == "quick":
-        return "none", "no adaptation to text with `--effort quick`"
     if p.recipe != "published" or is_asked or "pre-trained" in p.finetuning.arms:
         return "text", ""
     measured = f"{PASSES} passes over the text are about {tokens / 1e6:.1f} million tokens"

@@ -11,15 +11,12 @@ import json
 import math
 import os
 import signal
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -55,16 +52,14 @@ from amazon_electra.model.pretraining.optimizer import compute_learning_rate
 from amazon_electra.model.pretraining.save import ORIGIN_FIELDS, render_front_matter
 from amazon_electra.model.processes import check_processes, run_processes
 from amazon_electra.model.report.document import render_template
+from amazon_electra.model.threads import Workers, share_cores
 from amazon_electra.model.tracking.metrics_log import MetricsLog
 
-T = TypeVar("T")
 SEEN_PAIRS, MAX_EPOCHS = 10_000, 3
 """Where `epochs` is not set, passes until so many pairs were seen: 10,089 once gained 1.2 to 4.7
 points with 3,000 to 50 labels, 4,067 three times 0.6 after fine-tuning on 4,170.
 """
 CHECKPOINT_SECONDS = 60.0
-SPARE_PRIORITY = 5
-"""Nice value of threads that should take idle cores alone: beside another job a quarter of one."""
 CPU_ROWS = 32
 """Texts of about one length that a CPU encodes at once: short ones are then padded little."""
 
@@ -161,27 +156,6 @@ def compute_loss(
     both = [functional.cross_entropy(one, target) for one in (cosines, cosines.T)]
     found = (cosines.detach().argmax(1) == target).float().mean()
     return (both[0] + both[1]) / 2, found
-
-
-class Workers:
-    """Threads that compute the parts of a batch, each with one core; `spare` ones take what cores
-    others leave idle.
-    """
-
-    def __init__(self, threads: int, spare: int = 0) -> None:
-        self._places = iter(range(threads + spare))
-        self._threads = threads
-        self._pool = None
-        if threads + spare > 1:  # one alone computes in this thread, as accelerators need it
-            self._pool = ThreadPoolExecutor(threads + spare, initializer=self._begin)
-
-    def _begin(self) -> None:
-        if next(self._places) >= self._threads and sys.platform == "linux":
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), SPARE_PRIORITY)
-
-    def map(self, compute: Callable[..., T], *given: Iterable[Any]) -> Iterator[T]:
-        """Yield what is computed, in order."""
-        return self._pool.map(compute, *given) if self._pool else map(compute, *given)
 
 
 class Contrast:
@@ -326,9 +300,7 @@ def adapt_contrastively(
     output: Annotated[str | Path, Doc("folder for checkpoints, metrics.jsonl and the encoder")],
     resources: TrainingResources = ALL_CORES,
     *,
-    spare: Annotated[
-        int, Doc("threads more, on a CPU, which take what other jobs leave of the cores")
-    ] = 0,
+    yields: Annotated[bool, Doc("on a CPU, take what other jobs leave of the cores")] = False,
 ) -> ContrastiveResult:
     """Adapt an encoder by contrast; continue from the last checkpoint, if there is one.
 
@@ -343,11 +315,11 @@ def adapt_contrastively(
         return ContrastiveResult(**run_processes(_adapt_as_rank, asked, processes))
     threads = resources.threads or max(1, (os.cpu_count() or 1) // processes)
     device = open_device(resources.device, config.precision)
-    if device.kind == "cpu":
-        torch.set_num_threads(1)
-    workers = Workers(threads, spare) if device.kind == "cpu" else Workers(1)
     try:
-        return _adapt(config, Path(encoder), list(map(Path, corpus)), Path(output), device, workers)
+        with share_cores(device.kind, threads, yields) as workers:
+            return _adapt(
+                config, Path(encoder), list(map(Path, corpus)), Path(output), device, workers
+            )
     finally:
         device.close()
 

@@ -452,9 +452,8 @@ class Parameters(Settings):
     )
     effort: Literal["auto", "quick", "full"] = Field(
         default="auto",
-        description="quick: only the arms that take seconds, and the adaptation to titles if there "
-        "are any; full: fine-tuning too; auto: fine-tuning where the dump has labels enough for it "
-        "to gain",
+        description="quick: only the arms that take seconds, without adaptation; full: fine-tuning "
+        "too; auto: adaptation, and fine-tuning where the dump has labels enough for it to gain",
     )
     store: str = STORE
     finetuning: Finetuning = Finetuning()

@@ -185,7 +185,7 @@ def order_chains(
 
     The first cell that reads an encoder computes states for others of its encoder. Where several
     are made at once, what needs no states stands between, and the longest training comes before
-    shorter ones, so that it does not end alone.
+    shorter ones, so that it does not end alone; the label curve fills the rest.
     """
     words, readers, others = list[Cell](), list[Cell](), list[Cell]()
     for cell in sorted(cells, key=lambda one: bool(one.labels)):
@@ -193,8 +193,9 @@ def order_chains(
         (others if not arm.is_cheap else readers if arm.reads_encoder else words).append(cell)
     if at_once > 1:
         others.sort(key=lambda cell: -labels.get(cell.task, 0))
-        n = sum(not cell.labels for cell in words)
-        order = [*words[:n], *readers[:1], *words[n:], *others[:1], *readers[1:], *others[1:]]
+        n, m = (sum(not cell.labels for cell in own) for own in (words, readers))
+        order = [*words[:n], *readers[:1], *words[n:], *others[:1], *readers[1:m], *others[1:]]
+        order += readers[m:]
     else:
         order = [*words, *readers, *others]
         order.sort(key=lambda cell: bool(cell.labels))

@@ -40,14 +40,13 @@ class ContrastiveAdaptation(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.contrastive import adapt_contrastively
 
-        resources = divide_cores(self.resources)
         made = adapt_contrastively(
             self.config,
             Path(self.inputs["origin"].locate(store)),
             [Path(self.inputs["corpus"].locate(store))],
             folder,
-            resources,
-            spare=self.resources.beside if resources.threads else 0,
+            divide_cores(self.resources.replace(beside=0)),
+            yields=self.resources.beside > 0,
         )
         return asdict(made)
 
@@ -55,8 +54,8 @@ class ContrastiveAdaptation(Stage):
 def build_contrastive_stage(
     chosen: Pretraining, corpus: Stage, origin: Stage, beside: int = 0
 ) -> ContrastiveAdaptation:
-    """Return the adaptation that the form describes; on a CPU it leaves `beside` cores to jobs that
-    run at the same time.
+    """Return the adaptation that the form describes; on a CPU it leaves the cores to the jobs
+    `beside` it.
     """
     settings = chosen.settings if chosen.objective == CONTRASTIVE else {}
     [config] = replace_settings([ContrastiveConfig(seed=chosen.seed)], settings, "pretraining")

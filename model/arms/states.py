@@ -39,6 +39,7 @@ from amazon_electra.model.finetuning.network import (
     prepare_network,
     select_inputs,
 )
+from amazon_electra.model.threads import share_cores
 
 REGRESSION = "states.npz"
 MAX_LABELS = 100_000
@@ -135,7 +136,6 @@ def compute_states(
         return _compute_states(encoder, features, max_length, device, file)
 
 
-@torch.no_grad()
 def _compute_states(
     encoder: nn.Module,
     features: Sequence[Feature],
@@ -161,22 +161,28 @@ def _compute_states(
         elif first.setdefault(key, i) == i:
             by_length[min(max_length, -(-features[i].length // STEP) * STEP)].append(i)
     rows, done = ROWS.get(device.kind, 64), 0
-    with Progress(len(first), "examples", "states") as shown:
-        for length, members in sorted(by_length.items()):
-            for start in range(0, len(members), rows):
-                part = members[start : start + rows]
-                filled = [*part, *part[:1] * (rows - len(part))]
-                inputs, _ = collate_features(
-                    [features[i] for i in filled], "classification", length
-                )
-                inputs = device.put(inputs)
-                with open_autocast(device):
-                    output = encoder(**select_inputs(encoder, inputs), output_hidden_states=True)
-                last = torch.cat(output.hidden_states[-layers:], -1).float()
-                pooled = pool_tokens(last, inputs["attention_mask"], config)
-                states[part] = pooled[: len(part)].cpu().numpy()
-                done += len(part)
-                shown.update(done)
+    parts = [
+        (texts[start : start + rows], length)
+        for length, texts in sorted(by_length.items())
+        for start in range(0, len(texts), rows)
+    ]
+
+    @torch.no_grad()
+    def compute(members: list[int], length: int) -> np.ndarray:
+        filled = [features[i] for i in [*members, *members[:1] * (rows - len(members))]]
+        inputs = device.put(collate_features(filled, "classification", length)[0])
+        with open_autocast(device):
+            output = encoder(**select_inputs(encoder, inputs), output_hidden_states=True)
+        last = torch.cat(output.hidden_states[-layers:], -1).float()
+        pooled: np.ndarray = pool_tokens(last, inputs["attention_mask"], config).cpu().numpy()
+        return pooled[: len(members)]
+
+    with Progress(len(first), "examples", "states") as shown, share_cores(device.kind) as workers:
+        members, tokens = [one for one, _ in parts], [length for _, length in parts]
+        for part, pooled in zip(members, workers.map(compute, members, tokens), strict=True):
+            states[part] = pooled
+            done += len(part)
+            shown.update(done)
     for i, key in enumerate(keys):
         if key in first:
             states[i] = states[first[key]]

@@ -20,57 +20,32 @@ REQUIRED = {
 }
 
 
-class Engine(Settings):
+class Engine(Settings, use_attribute_docstrings=True):
     """Where the data are made. They have the same bytes and fingerprints anywhere."""
 
-    prepare: bool = Field(
-        default=False,
-        description="Have the deployment `prepare` make dump, corpus, vocabulary and shards, on a "
-        "host of the pool cpu; both hosts have the same store",
-    )
-
-    kind: Literal["local", "flink", "dataflow"] = Field(
-        default="local",
-        description="Where the Beam jobs run. local: in processes of one machine; flink: on a "
-        "cluster behind Beam's job server; dataflow: on Google's service",
-    )
-    job_endpoint: str | None = Field(
-        default=None,
-        pattern=HOST_AND_PORT,
-        description="For flink: HOST:PORT of Beam's job server, which hands jobs to the cluster",
-    )
-    worker_address: str = Field(
-        default="localhost:50000",
-        pattern=HOST_AND_PORT,
-        description="For flink: HOST:PORT of the pool of Python workers, as a TaskManager sees "
-        "it; the default is a sidecar of each TaskManager",
-    )
-    flink_master: str | None = Field(
-        default=None,
-        pattern=HOST_AND_PORT,
-        description="For flink: HOST:PORT of the JobManager's REST API, which reports the state "
-        "of a job and cancels it together with its run",
-    )
-    project: str | None = Field(
-        default=None, pattern=r"^\w[\w.:-]*$", description="For dataflow: the Google Cloud project"
-    )
-    region: str | None = Field(
-        default=None,
-        pattern=r"^\w[\w-]*$",
-        description="For dataflow: the region, for example europe-west4",
-    )
-    temp_location: str | None = Field(
-        default=None,
-        pattern=r"^gs://[\w.-]+(/.*)?$",
-        description="For dataflow: a gs:// folder for temporary files",
-    )
-    workers: int | None = Field(
-        default=None,
-        ge=1,
-        le=4096,
-        description="For flink: slots; for dataflow: workers at most; none: as the engine decides. "
-        "For local, set corpus.workers",
-    )
+    prepare: bool = False
+    """Have the deployment `prepare` make dump, corpus, vocabulary and shards, on a host of the pool
+    cpu; both hosts have the same store"""
+    kind: Literal["local", "flink", "dataflow"] = "local"
+    """Where the Beam jobs run. local: in processes of one machine; flink: on a cluster behind
+    Beam's job server; dataflow: on Google's service"""
+    job_endpoint: str | None = Field(default=None, pattern=HOST_AND_PORT)
+    """For flink: HOST:PORT of Beam's job server, which hands jobs to the cluster"""
+    worker_address: str = Field(default="localhost:50000", pattern=HOST_AND_PORT)
+    """For flink: HOST:PORT of the pool of Python workers, as a TaskManager sees it; the default is
+    a sidecar of each TaskManager"""
+    flink_master: str | None = Field(default=None, pattern=HOST_AND_PORT)
+    """For flink: HOST:PORT of the JobManager's REST API, which reports the state of a job and
+    cancels it together with its run"""
+    project: str | None = Field(default=None, pattern=r"^\w[\w.:-]*$")
+    """For dataflow: the Google Cloud project"""
+    region: str | None = Field(default=None, pattern=r"^\w[\w-]*$")
+    """For dataflow: the region, for example europe-west4"""
+    temp_location: str | None = Field(default=None, pattern=r"^gs://[\w.-]+(/.*)?$")
+    """For dataflow: a gs:// folder for temporary files"""
+    workers: int | None = Field(default=None, ge=1, le=4096)
+    """For flink: slots; for dataflow: workers at most; none: as the engine decides. For local, set
+    corpus.workers"""
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
@@ -91,16 +66,16 @@ class Engine(Settings):
 
     def list_options(self, local_workers: int | None = None) -> list[str]:
         """Return the options by which a Beam job runs on this engine."""
-        if not self.is_far:
-            return ["--direct_num_workers", str(local_workers)] if local_workers else []
-        given: dict[str, Any] = {
-            "runner": "DataflowRunner",
-            "project": self.project,
-            "region": self.region,
-            "temp_location": self.temp_location,
-            "max_num_workers": self.workers,
-        }
-        if self.kind == "flink":
+        given: dict[str, Any] = {"direct_num_workers": local_workers}
+        if self.kind == "dataflow":
+            given = {
+                "runner": "DataflowRunner",
+                "project": self.project,
+                "region": self.region,
+                "temp_location": self.temp_location,
+                "max_num_workers": self.workers,
+            }
+        elif self.kind == "flink":
             given = {
                 "runner": "PortableRunner",
                 "job_endpoint": self.job_endpoint,
@@ -110,4 +85,4 @@ class Engine(Settings):
                 "flink_master": self.flink_master,
                 "parallelism": self.workers,
             }
-        return [w for n, v in given.items() if v is not None for w in (f"--{n}", str(v))]
+        return [word for name, v in given.items() if v for word in (f"--{name}", str(v))]

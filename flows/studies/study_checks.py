@@ -2,6 +2,7 @@
 begins with its field.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,10 @@ from typing import Any
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import format_value, replace_settings
 from amazon_electra.flows.configuration.form import SHAPE
-from amazon_electra.flows.configuration.study_file import Arm, Study
+from amazon_electra.flows.configuration.study_file import Arm, Study, StudyTask
 from amazon_electra.model.config import ContrastiveConfig, FinetuningSettings
 from amazon_electra.model.encoders.places import FORMS, find_kind
 from amazon_electra.model.finetuning import search
-from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.request import (
     change_settings,
     check_for_task,
@@ -42,7 +42,6 @@ def validate_study(study: Study) -> Iterator[str]:
         except UserError as mistake:
             yield f"tasks[{i}].task: {mistake.message}"
     yield from _check_settings(study)
-    yield from _check_search(study)
     for i, pair in enumerate(study.comparisons):
         if unknown := [name for name in pair if name not in arms]:
             yield f"comparisons[{i}]: no arm {unknown[0]!r}; there are {', '.join(arms)}"
@@ -85,20 +84,17 @@ def is_made_later(place: str) -> bool:
 
 
 def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
-    own, names = arm.pretraining, [one.name for one in study.arms]
+    own, arms = arm.pretraining, {one.name: one for one in study.arms}
     if bool(arm.encoder) == bool(own) or arm.encoder.startswith("arm:"):
         forms = "a folder, a hub name, an arm of model/arms, random, half or layers:N"
         yield f"encoder: give {forms}, or else `pretraining` with its `shards`"
     if own != type(own)() and not own:
         yield "pretraining.shards: missing"
-    references = {
-        "architecture": arm.shaped_by,
-        "teacher": arm.taught_by,
-        **{f"pretraining.{budget}": getattr(own, budget) for budget in BUDGETS},
-    }
+    references = {"architecture": arm.shaped_by, "teacher": arm.taught_by}
+    references |= {f"pretraining.{budget}": getattr(own, budget) for budget in BUDGETS}
     for field, other in references.items():
-        if other and other not in names:
-            yield f"{field}: no arm {other!r}; there are {'; '.join(names)}"
+        if other and other not in arms:
+            yield f"{field}: no arm {other!r}; there are {'; '.join(arms)}"
             return
     if arm.is_baseline and arm.teacher:
         yield f"teacher: has no effect on {arm.encoder}"
@@ -108,7 +104,6 @@ def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
         yield f"teacher: missing; {arm.encoder} is a part of one"
     if (arm.encoder == "random") != bool(arm.architecture):
         yield "architecture: belongs to `encoder: random`: a folder or arm:NAME"
-    arms = {one.name: one for one in study.arms}
     chain = [arm.name]
     while (teacher := arms[chain[-1]].taught_by) in arms and teacher not in chain:
         chain.append(teacher)
@@ -117,10 +112,10 @@ def _check_arm(study: Study, arm: Arm) -> Iterator[str]:
     if arm.shaped_by and arms[arm.shaped_by].is_without_folder:
         yield f"architecture: {arm.shaped_by!r} has no folder of its own"
     if own:
-        yield from (f"pretraining.{mistake}" for mistake in _check_pretraining(study, arm))
+        yield from (f"pretraining.{mistake}" for mistake in _check_pretraining(arms, arm))
 
 
-def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
+def _check_pretraining(arms: Mapping[str, Arm], arm: Arm) -> Iterator[str]:
     own = arm.pretraining
     texts = {name: format_value(value) for name, value in own.set.items()}
     if "seed" in own.set:
@@ -129,14 +124,13 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
         yield from (f"set.{n}: the shape is that of {place}" for n in SHAPE if n in own.set)
         if not is_made_later(place) and not find_kind(place):
             yield f"start_from: {place} does not name an encoder: write {FORMS}"
-    if own.corpus:
-        if not own.start_from:
-            yield "start_from: missing; titles adapt a published encoder"
-        for field in ("shards", *BUDGETS):
-            if getattr(own, field):
-                yield f"{field}: has no effect with `corpus`"
     try:
         if own.corpus:
+            if not own.start_from:
+                yield "start_from: missing; titles adapt a published encoder"
+            for field in ("shards", *BUDGETS):
+                if getattr(own, field):
+                    yield f"{field}: has no effect with `corpus`"
             replace_settings([ContrastiveConfig()], texts, "pretraining")
             return
         apply_settings(RECIPES[own.recipe], texts)
@@ -144,57 +138,44 @@ def _check_pretraining(study: Study, arm: Arm) -> Iterator[str]:
             check_start_is_not_needed(texts)
     except ValueError as mistake:
         yield f"set: {mistake}"
-    budgets = {budget: name for budget in BUDGETS if (name := getattr(own, budget))}
-    for budget, name in budgets.items():
-        other = next(other for other in study.arms if other.name == name).pretraining
-        if name == arm.name or not other.shards or any(getattr(other, b) for b in BUDGETS):
-            yield f"{budget}: {name!r} is no other arm that is pre-trained for steps of its own"
-    if len(budgets) > 1:
-        yield f"{BUDGETS[0]}: give it or {BUDGETS[1]}, not both"
+    if own.same_flops_as and own.same_tokens_as:
+        yield "same_flops_as: give it or same_tokens_as, not both"
+    for budget in BUDGETS:
+        if name := getattr(own, budget):
+            other = arms[name].pretraining
+            if name == arm.name or not other.shards or any(getattr(other, b) for b in BUDGETS):
+                yield f"{budget}: {name!r} is no other arm that is pre-trained for steps of its own"
 
 
 def _check_settings(study: Study) -> Iterator[str]:
-    """Check each value by itself, then what every cell puts together."""
+    """Check what every cell puts together, and what is searched."""
     base = RECIPES[study.recipe].finetuning if study.recipe else FinetuningSettings()
-    for field, layer in [("settings", study.settings), *_list_own_settings(study)]:
-        for name, value in layer.items():
-            yield from _check_values(base, f"{field}.{name}", {name: value})
-    for i, task in enumerate(study.tasks):
-        for arm in (arm for arm in study.arms if arm.suits(task)):
-            together = {**study.settings, **task.settings, **arm.settings}
-            field = f"tasks[{i}].settings, with those of {arm.name}"
-            yield from _check_values(base, field, together, TASKS.get(task.task), arm)
-
-
-def _list_own_settings(study: Study) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return what arms and tasks say for themselves, each with its field."""
-    arms = [(f"arms[{i}].settings", arm.settings) for i, arm in enumerate(study.arms)]
-    return [*arms, *((f"tasks[{i}].settings", t.settings) for i, t in enumerate(study.tasks))]
-
-
-def _check_values(
-    base: FinetuningSettings,
-    field: str,
-    settings: Mapping[str, Any],
-    task: Task | None = None,
-    arm: Arm | None = None,
-) -> Iterator[str]:
-    """Yield what the settings ask that fine-tuning, or the task, does not take."""
-    try:
-        texts = {name: format_value(value) for name, value in settings.items()}
-        chosen = change_settings(base, texts)
-        if task and arm:
-            check_for_task(chosen, task, bool(arm.teacher))
-    except UserError as mistake:
-        yield f"{field}: {mistake if task else mistake.message}"
-
-
-def _check_search(study: Study) -> Iterator[str]:
+    tasks = {f"tasks[{i}].settings": task for i, task in enumerate(study.tasks)}
+    arms = {f"arms[{i}].settings": arm for i, arm in enumerate(study.arms)}
+    for (of_task, task), (of_arm, arm) in itertools.product(tasks.items(), arms.items()):
+        try:
+            chosen = change_settings(base, join_settings(study, task, arm))
+            if (known := TASKS.get(task.task)) and arm.suits(task):
+                check_for_task(chosen, known, bool(arm.teacher))
+        except UserError as mistake:
+            name = mistake.field
+            field = of_arm if name in arm.settings else "settings"
+            field = of_task if name in {*task.settings} - {*arm.settings} else field
+            yield f"{field}.{name}".rstrip(".") + f": {mistake.message}"
     distils = any(arm.teacher for arm in study.arms)
-    for mistake in search.validate_space(study.search.space, distils):
-        yield f"search.space.{mistake}"
+    for line in search.validate_space(study.search.space, distils):
+        yield f"search.space.{line}"
     for name in study.search.space:
         setting = "learning_rates" if name == "learning_rate" else name
-        for field, layer in _list_own_settings(study):
+        layers = {field: one.settings for field, one in (*arms.items(), *tasks.items())}
+        for field, layer in layers.items():
             if setting in layer:
                 yield f"search.space.{name}: {field}.{setting} would hold, not what is found"
+
+
+def join_settings(study: Study, task: StudyTask, arm: Arm) -> dict[str, str]:
+    """Return the settings of a cell, as text: what the study says of all holds least, then the
+    task, then the arm.
+    """
+    together: dict[str, Any] = {**study.settings, **task.settings, **arm.settings}
+    return {name: format_value(value) for name, value in together.items()}

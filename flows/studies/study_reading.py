@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, refuse
 from amazon_electra.beam_jobs.core.nesting import list_strings, load_yaml
 from amazon_electra.beam_jobs.core.settings import list_mistakes, parse_field
 from amazon_electra.flows.configuration.form import Parameters
@@ -66,10 +66,8 @@ def load_study(parameters: Parameters, choice: StudyChoice) -> LoadedStudy:
 
 
 def read_yaml(file: Path) -> Any:
-    try:
+    with refuse(ValueError, message="not valid YAML: {}", field="study.file", value=file):
         return load_yaml(file.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"not valid YAML: {error}", "study.file", file) from error
 
 
 def find_study_file(name_or_file: str) -> Path:
@@ -98,21 +96,21 @@ def parse_study(content: Any, name: str, changes: Mapping[str, str] | None = Non
     """
     try:
         study = Study.model_validate(content)
+        if changes:
+            study = Study.model_validate(change_study(study, changes, name))
     except ValidationError as error:
         wrong = error.errors()[0]
         place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in wrong["loc"])
         is_extra = wrong["type"] == "extra_forbidden"
         message = "unknown field" if is_extra else list_mistakes(error)[0].message
         raise UserError(f"{name}: {place.lstrip('.')}: {message}") from None
-    if changes:
-        study = change_study(study, changes, name)
     for mistake in validate_study(study):
         raise UserError(f"{name}: {mistake}")
     return study
 
 
-def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
-    """Return the study with seeds and settings of the command line or the form."""
+def change_study(study: Study, changes: Mapping[str, str], name: str) -> dict[str, Any]:
+    """Return the content of a study with settings of the command line or the form."""
     update = study.model_dump()
     for field, text in changes.items():
         if field == "steps":
@@ -120,16 +118,15 @@ def change_study(study: Study, changes: Mapping[str, str], name: str) -> Study:
             for one in (one for one in own if "steps" in one):
                 one["steps"] = text
         elif field in ("seeds", "pretraining_seeds"):
-            try:
+            why = "expected whole numbers, such as 0,1,2"
+            with refuse(ValueError, message=why, field=field, value=text):
                 update[field] = [int(part) for part in text.replace(",", " ").split()]
-            except ValueError:
-                raise UserError("expected whole numbers, such as 0,1,2", field, text) from None
         else:
             value = parse_field(FinetuningSettings, field, text)
             update["settings"][field] = list(value) if isinstance(value, tuple) else value
             if all(field in {**a.settings, **t.settings} for a in study.arms for t in study.tasks):
                 raise UserError(f"each arm or task of {name} sets its own value", field, text)
-    return Study.model_validate(update)
+    return update
 
 
 def check_unread_settings(parameters: Parameters, name: str, wanted: frozenset[str]) -> None:
@@ -143,9 +140,9 @@ def check_unread_settings(parameters: Parameters, name: str, wanted: frozenset[s
         read |= {"pretraining.start_from", "pretraining.start_generator_from"}
     if "encoder" in wanted:
         read |= {"pretraining"}
-    changes = list_changes(parameters).items()
-    unread = [one for one in changes if not {one[0], one[0].partition(".")[0]} & read]
+    changes = list_changes(parameters)
     if parameters.recipe != Parameters().recipe and not read & {"vocabulary", "pretraining"}:
-        unread.insert(0, ("recipe", parameters.recipe))
-    for field, value in unread:
-        raise UserError(f"no stage of the study {name} reads it; leave it out", field, value)
+        changes["recipe"] = parameters.recipe
+    for field, value in changes.items():
+        if not {field, field.partition(".")[0]} & read:
+            raise UserError(f"no stage of the study {name} reads it; leave it out", field, value)

@@ -16,7 +16,7 @@ from amazon_electra.flows.stages.report import (
 )
 from amazon_electra.flows.stages.study import StudyConfig, StudyReport
 from amazon_electra.flows.store.stage import Stage
-from amazon_electra.flows.store.store import Manifest, Store
+from amazon_electra.flows.store.store import Manifest
 from amazon_electra.flows.studies.study_reading import LoadedStudy, find_study_file
 from amazon_electra.flows.studies.study_stages import StudyStages
 from amazon_electra.model.report.inputs import ArmFacts, CellFacts, ReportInput
@@ -27,12 +27,9 @@ def build_study_report(
 ) -> StudyReport:
     """Return the stage of the report; `counted` are the stages whose counts it shows."""
     loaded = stages.loaded
-    inputs: dict[str, Stage] = {cell.evaluated.label: cell.evaluated for cell in stages.cells}
-    inputs |= {stage.label: stage for stage in stages.latencies.values()}
-    study = loaded.study.model_dump(mode="json", exclude_defaults=True)
     return StudyReport(
-        StudyConfig(study=study),
-        inputs,
+        StudyConfig(study=loaded.study.model_dump(mode="json", exclude_defaults=True)),
+        {cell.evaluated.label: cell.evaluated for cell in stages.cells},
         title=loaded.choice.title,
         describe=lambda store: describe_study(stages, parameters, counted),
         file=find_study_file(loaded.choice.file),
@@ -66,11 +63,12 @@ def describe_study(
 
 
 def describe_arm(stages: StudyStages, arm: Arm) -> ArmFacts:
-    """Return what is known of an arm: what its encoder has seen, what it cost, how fast it is."""
+    """Return what is known of an arm: what its encoder has seen, and what that cost."""
     store, (seen, is_known) = stages.store, find_trainings(stages, arm)
-    origin, latency = stages.find_arm_origin(arm), stages.latencies.get(arm.name)
-    trained = stages.find_encoder(arm) if arm.pretraining else None
-    result = read_json(store, trained, "result.json") if trained else {}
+    origin, result = stages.find_origin(arm), dict[str, Any]()
+    if arm.pretraining:
+        file = store.fetch(stages.find_encoder(arm), "result.json") / "result.json"
+        result = json.loads(file.read_text(encoding="utf-8"))
     held_out = [
         task.name
         for task in stages.study.tasks
@@ -81,15 +79,8 @@ def describe_arm(stages: StudyStages, arm: Arm) -> ArmFacts:
         data_known=is_known,
         held_out=held_out if seen else None,
         origin=origin.fingerprint if origin else "",
-        tokens=result.get("tokens"),
-        matrix_flops=result.get("matrix_flops"),
-        seconds=result.get("seconds"),
-        cost=read_json(store, latency, "latency.json") if latency else None,
+        **{name: result.get(name) for name in ("tokens", "matrix_flops", "seconds")},
     )
-
-
-def read_json(store: Store, stage: Stage, name: str) -> Any:
-    return json.loads((store.fetch(stage, name) / name).read_text(encoding="utf-8"))
 
 
 def format_command(loaded: LoadedStudy, parameters: Parameters) -> str:

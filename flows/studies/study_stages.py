@@ -1,5 +1,5 @@
 """The stages of a study: pre-trainings of its arms, searches, cells (arms × tasks × seeds ×
-pre-training seeds), latencies, and the report.
+pre-training seeds), and the report.
 
 Every stage is known before anything is made, so that a plan can list them. They lie in the store
 beside those of all other studies and runs: what is made of the same is the same stage.
@@ -17,13 +17,12 @@ from amazon_electra.flows.stages.contrastive_adaptation import ContrastiveAdapta
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
 from amazon_electra.flows.stages.external import build_external_stage
 from amazon_electra.flows.stages.finetuning import Finetuning, Start, build_finetuning_stage
-from amazon_electra.flows.stages.latency import build_latency_stage
 from amazon_electra.flows.stages.origin import build_origin_stage
 from amazon_electra.flows.stages.pretraining import build_training
 from amazon_electra.flows.stages.search import build_search_stage
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.studies.study_checks import is_made_later
+from amazon_electra.flows.studies.study_checks import BUDGETS, is_made_later, join_settings
 from amazon_electra.flows.studies.study_reading import LoadedStudy
 from amazon_electra.model.config import ContrastiveConfig
 from amazon_electra.model.encoders.places import find_kind
@@ -61,8 +60,7 @@ class StudyStages:
         threads: int = 0,
     ):
         self.loaded, self.study, self.store = loaded, loaded.study, store
-        self.device, self.threads = device, threads
-        self.sources = dict(sources)
+        self.sources, self.device, self.threads = dict(sources), device, threads
         self.arms = {arm.name: arm for arm in self.study.arms}
         self._made: dict[Any, Stage] = {}
 
@@ -78,22 +76,17 @@ class StudyStages:
             self._made[key] = build(place, self.store)
         return self._made[key]
 
-    def find_origin(self, arm: Arm) -> Stage | None:
-        """Return the published encoder that an arm's pre-training starts from, if it does."""
-        place = arm.pretraining.start_from
-        return self.find_source(place, loads=True) if place else None
-
     def list_with_teachers(self, arm: Arm) -> list[Arm]:
         """Return an arm, its teacher, that one's teacher, …"""
         return [arm, *(self.list_with_teachers(self.arms[arm.taught_by]) if arm.taught_by else [])]
 
-    def find_arm_origin(self, arm: Arm) -> Stage | None:
+    def find_origin(self, arm: Arm) -> Stage | None:
         """Return the published encoder that an arm is, or starts from, if it is loaded here; of a
         student that is a part of its teacher, or begins with random weights, that of the teacher.
         """
         for one in self.list_with_teachers(arm):
-            if one.pretraining:
-                return self.find_origin(one)
+            if own := one.pretraining:
+                return self.find_source(own.start_from, loads=True) if own.start_from else None
             if not one.is_without_folder:
                 source = self.find_source(one.place)
                 return source if source.name == "origin" else None
@@ -102,7 +95,7 @@ class StudyStages:
     @property
     def origins(self) -> list[Stage]:
         """Every published encoder of the study that is loaded into the store, once."""
-        found = [self.find_arm_origin(arm) for arm in self.study.arms]
+        found = [self.find_origin(arm) for arm in self.study.arms]
         return list({stage.fingerprint: stage for stage in found if stage}.values())
 
     def list_pretraining_seeds(self, arm: Arm) -> Sequence[int | None]:
@@ -112,47 +105,46 @@ class StudyStages:
 
     def build_pretraining(self, arm: Arm, seed: int) -> Stage:
         """Return the pre-training of an arm, which shares it with all that pre-train the same."""
-        key, own = ("pretraining", arm.name, seed), arm.pretraining
-        if key in self._made:
-            return self._made[key]
+        key = "pretraining", arm.name, seed
+        if key not in self._made:
+            self._made[key] = self._build_pretraining(arm, seed)
+        return self._made[key]
+
+    def _build_pretraining(self, arm: Arm, seed: int) -> Stage:
+        own, origin = arm.pretraining, self.find_origin(arm)
         several = f" · seed {seed}" if len(self.study.pretraining_seeds) > 1 else ""
         title = f"pre-training {arm.name}{several}"
         texts = {name: format_value(value) for name, value in own.set.items()}
         resources = Resources(device=self.device, threads=self.threads)
-        origin = self.find_origin(arm)
         if own.corpus:
             [config] = replace_settings([ContrastiveConfig(seed=seed)], texts, arm.name)
             assert origin  # validate_study
             inputs = {"corpus": self.find_source(own.corpus), "origin": origin}
-            adapted = ContrastiveAdaptation(config, inputs, resources=resources, title=title)
-            return self._made.setdefault(key, adapted)
-        shards, steps = self.find_source(own.shards), int(texts.pop("steps", 0))
+            return ContrastiveAdaptation(config, inputs, resources=resources, title=title)
+        budget: dict[str, Any] = {"steps": int(texts.pop("steps", 0))}
         dev = self.sources.get(DEV) if own.shards in MADE_SHARDS else None
-        budget: dict[str, Any] = {"steps": steps}
-        for name in ("same_flops_as", "same_tokens_as"):
+        for name in BUDGETS:
             if other := getattr(own, name):
                 equal = self.build_pretraining(self.arms[other], seed)
                 budget = {"equal": equal, name: equal.fingerprint}
-        of_arm = own.recipe, texts, seed, shards, resources
-        made = build_training(*of_arm, title=title, origin=origin, dev=dev, **budget)
-        return self._made.setdefault(key, made)
+        of_arm = own.recipe, texts, seed, self.find_source(own.shards), resources
+        return build_training(*of_arm, title=title, origin=origin, dev=dev, **budget)
 
     @cached_property
-    def pretrainings(self) -> list[tuple[Arm, int, Stage]]:
-        """Every pre-training of an arm, in the order of the study."""
-        return [
-            (arm, seed, self.build_pretraining(arm, seed))
-            for arm in self.study.arms
-            if arm.pretraining
-            for seed in self.study.pretraining_seeds
-        ]
+    def pretrainings(self) -> list[Stage]:
+        """Every pre-training of an arm, in the order of the study, equal ones once."""
+        arms = [arm for arm in self.study.arms if arm.pretraining]
+        seeds = itertools.product(arms, self.study.pretraining_seeds)
+        found = [self.build_pretraining(arm, seed) for arm, seed in seeds]
+        return list({stage.fingerprint: stage for stage in found}.values())
 
     def find_encoder(self, arm: Arm, seed: int | None = None) -> Stage:
         """Return an arm's encoder: of a pre-trained one that of this seed, or of the first."""
-        if arm.pretraining:
-            first = self.study.pretraining_seeds[0]
-            return self.build_pretraining(arm, first if seed is None else seed)
-        return self.find_source(arm.place)
+        if not arm.pretraining:
+            return self.find_source(arm.place)
+        return self.build_pretraining(
+            arm, self.study.pretraining_seeds[0] if seed is None else seed
+        )
 
     def build_start(self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None) -> Start:
         """Return what the arm's fine-tuning starts from; a teacher's is of the same task and
@@ -179,16 +171,13 @@ class StudyStages:
     def describe_finetuning(
         self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None
     ) -> Finetuning:
-        """Return what the cell computes: what the study says of all holds least, then the task,
-        then the arm.
-        """
-        settings = {**self.study.settings, **task.settings, **arm.settings}
+        """Return what the cell computes."""
         return Finetuning(
             self.build_start(arm, task, seed, pretraining),
             task.task,
             seed,
             self.find_source(task.data),
-            {name: format_value(value) for name, value in settings.items()},
+            join_settings(self.study, task, arm),
             self.study.recipe or "",
             self.device,
         )
@@ -239,7 +228,7 @@ class StudyStages:
 
         `is_shared`: cells that are complete get a run in MLflow too.
         """
-        trained = {stage.fingerprint for _, _, stage in self.pretrainings}
+        trained = {stage.fingerprint for stage in self.pretrainings}
 
         def find_place(cell: StudyCell) -> tuple[bool, int]:
             return cell.finetuned.is_made_of(trained), len(self.list_with_teachers(cell.arm))
@@ -251,13 +240,3 @@ class StudyStages:
             chain = (replace(cell.finetuned, shared=is_shared), cell.evaluated)
             chains.setdefault(cell.finetuned.fingerprint, chain)
         return list(chains.values())
-
-    @cached_property
-    def latencies(self) -> dict[str, Stage]:
-        """Arm → the measurement of its first cell; each is made alone on the machine."""
-        first = {c.arm.name: c for c in reversed(self.cells) if not c.arm.is_baseline}
-        return {
-            name: build_latency_stage(first[name].finetuned, self.device, f"latency of {name}")
-            for name in self.arms
-            if name in first and self.study.latency
-        }

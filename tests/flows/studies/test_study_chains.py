@@ -2,7 +2,6 @@
 in Prefect; the jobs themselves are noted, not run.
 """
 
-import itertools
 import json
 import time
 
@@ -36,7 +35,6 @@ def chain_of_teachers(made):
 def noted(monkeypatch):
     """Jobs that leave at once what a real one would have left at its end."""
     jobs: list[Stage] = []
-    numbers = itertools.count(1)
 
     class Noted(Makers):
         def follow(self, stage):
@@ -50,10 +48,7 @@ def noted(monkeypatch):
             (folder / "metrics.jsonl").write_text(
                 "".join(f'{{"step": {i}, "time": {i}, "loss": {1 / i}}}\n' for i in (1, 2))
             )
-            if stage.name == "search":
-                best = {"settings": {"batch": next(numbers)}}
-                (folder / "best.json").write_text(json.dumps(best))
-            elif stage.config.settings.get("epochs") == "7":
+            if stage.config.settings.get("epochs") == "7":
                 time.sleep(1)  # the other cell beside it is complete by then, and must stay so
                 raise UserError("every learning rate diverged")
             else:
@@ -82,21 +77,24 @@ def make_chains(call_in_flow):
     return run
 
 
-def test_every_search_and_cell_is_a_task_of_its_own_after_its_teacher(made, noted, make_chains):
-    stages = build_stages(content_of(made, chain_of_teachers(made)), made / "chain")
-    _, runs = make_chains(stages)
-    cells = {f"{arm} · polarity · seed 0" for arm in ("student", "assistant", "alone", "teacher")}
-    assert runs == dict.fromkeys([*cells, "finetuning side by side"], "Completed")
-    made_in_order = [stage.path for stage in noted]
-    taught = {s.path: s.inputs["teacher"].path for s in noted if "teacher" in s.inputs}
-    assert len(taught) == 2
-    assert all(
-        made_in_order.index(teacher) < made_in_order.index(student)
-        for student, teacher in taught.items()
-    )
-    noted.clear()
-    make_chains(build_stages(content_of(made, chain_of_teachers(made)), made / "chain"))
-    assert noted == [], "nothing is made twice"
+def test_every_search_and_cell_comes_after_its_teacher(made):
+    search = {"trials": 3, "space": SPACE}
+    stages = build_stages(content_of(made, chain_of_teachers(made), search=search), made / "search")
+    order = [stage.path for chain in stages.list_chains(False) for stage in chain]
+    assert len(order) == len({*order}) == 4 + 2 * 4
+    cells = {cell.arm.name: cell.finetuned for cell in stages.cells}
+    for name, taught in (("assistant", "teacher"), ("student", "assistant")):
+        assert cells[name].inputs["teacher"].path == cells[taught].path
+        steps = cells[taught], cells[name].inputs["search"], cells[name]
+        places = [order.index(stage.path) for stage in steps]
+        assert places == sorted(places)
+    for number, cell in enumerate(cells.values(), 1):
+        found = cell.inputs["search"]
+        stages.store.folder(found).mkdir(parents=True)
+        best = json.dumps({"settings": {"batch": number}})
+        (stages.store.folder(found) / "best.json").write_text(best)
+        stages.store.publish(found, {})
+        assert call_of(cell, stages.store)["config"].settings["batch"] == str(number)
 
 
 def test_a_cell_that_fails_leaves_the_others_and_its_students_are_not_tried(
@@ -115,30 +113,6 @@ def test_a_cell_that_fails_leaves_the_others_and_its_students_are_not_tried(
     assert runs["student · polarity · seed 0"] == "NotReady"
     complete = [cell for cell in stages.cells if stages.store.manifest(cell.evaluated)]
     assert [cell.arm.name for cell in complete] == ["alone"]
-
-
-def test_every_arm_is_searched_by_itself_and_students_after_their_teachers(
-    made, noted, make_chains
-):
-    search = {"trials": 3, "space": SPACE}
-    stages = build_stages(content_of(made, chain_of_teachers(made), search=search), made / "search")
-    make_chains(stages)
-    assert sorted(stage.name for stage in noted) == ["finetuning"] * 4 + ["search"] * 4
-    batches = {
-        cell.arm.name: call_of(cell.finetuned, stages.store)["config"].settings["batch"]
-        for cell in stages.cells
-    }
-    searches = {name: stages.build_search(arm) for name, arm in stages.arms.items()}
-    found = {
-        name: json.loads((stages.store.folder(stage) / "best.json").read_text())["settings"]
-        for name, stage in searches.items()
-    }
-    assert batches == {name: str(best["batch"]) for name, best in found.items()}
-    assert len(set(batches.values())) == 4
-    order = [stage.path for stage in noted]
-    finetuned = {c.arm.name: c.finetuned.path for c in stages.cells}
-    searched = {name: stage.path for name, stage in searches.items()}
-    assert order.index(finetuned["teacher"]) < order.index(searched["assistant"])
 
 
 def test_studies_that_share_cells_have_each_a_nested_run_of_them(

@@ -62,10 +62,7 @@ def one_more(**own):
         ({"arms": [ONE, {**TWO, "settings": {"batch": -3}}]}, "arms[1].settings.batch"),
         (space(learnin_rate=[1e-3]), "search.space.learnin_rate"),
         (space(epochs={"low": 3, "high": 1}), "search.space.epochs"),
-        (
-            task("squad2", settings={"loss": "focal"}),
-            "tasks[0].settings, with those of one",
-        ),
+        (task("squad2", settings={"loss": "focal"}), "tasks[0].settings.loss"),
         (space(max_length=[64]), "search.space.max_length"),
         (
             space(batch=[8, 16]) | {"arms": [ONE, {**TWO, "settings": {"batch": 8}}]},

@@ -64,7 +64,7 @@ def test_without_a_dump_a_study_takes_what_is_there_and_other_data_are_another_s
     student = {"name": "half", "encoder": "half", "teacher": "arm:one"}
     arms = [{"name": "one", "encoder": str(tmp_path / "electra" / "discriminator")}, student]
     tasks = [{"task": "polarity", "data": str(tmp_path / "corpus")}]
-    study = {"seeds": [0], "arms": arms, "tasks": tasks, "latency": True}
+    study = {"seeds": [0], "arms": arms, "tasks": tasks}
     (tmp_path / "two.yaml").write_text(yaml.safe_dump(study))
 
     def list_stages():
@@ -74,7 +74,7 @@ def test_without_a_dump_a_study_takes_what_is_there_and_other_data_are_another_s
         return [stage for stage, _ in group.list_stages(graph(parameters, loaded, store), store)]
 
     stages = list_stages()
-    wanted = {"finetuning": 2, "evaluation": 2, "latency": 2, "study": 1}
+    wanted = {"finetuning": 2, "evaluation": 2, "study": 1}
     assert Counter(stage.name for stage in stages) == wanted
     assert list_stages()[-1].fingerprint == stages[-1].fingerprint
     write_json(tmp_path / "corpus" / "corpus.json", {"read": 1})

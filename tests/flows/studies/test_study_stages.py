@@ -143,10 +143,7 @@ def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(
     stages = build_stages(
         content_of(made, arms, seeds=[0, 1], pretraining_seeds=[3, 4]), tmp_path / "store"
     )
-    assert [(arm.name, seed) for arm, seed, _ in stages.pretrainings] == [
-        ("trained", 3),
-        ("trained", 4),
-    ]
+    assert [stage.parameters["seed"] for stage in stages.pretrainings] == [3, 4]
     cells = [(c.arm.name, c.pretraining_seed, c.seed) for c in stages.cells]
     pre = [(arm, p, s) for arm in ("trained", "student") for p in (3, 4) for s in (0, 1)]
     assert cells == [*pre, ("random", None, 0), ("random", None, 1)]
@@ -190,7 +187,7 @@ def test_an_arm_may_be_adapted_to_the_titles_of_a_corpus(made, tmp_path):
     arm = {"name": "titles", "pretraining": {**own, "set": {"epochs": 2}}}
     content = content_of(made, [arm], pretraining_seeds=[3])
     stages = build_stages(content, tmp_path / "store")
-    [(_, _, adaptation)] = stages.pretrainings
+    [adaptation] = stages.pretrainings
     call = call_of(adaptation, stages.store)
     assert (call["config"].seed, call["config"].epochs) == (3, 2)
     assert list(map(str, call["corpus"])) == [str(tmp_path / "corpus")]

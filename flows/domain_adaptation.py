@@ -50,7 +50,7 @@ def graph(run: RunPlan) -> Groups:
     encoder = trained[0] if trained else origin or corpus
 
     settings = choose_settings(p.finetuning, p.recipe, counts, data.length, bool(origin))
-    known = p, decided.arms, settings, counts, store, corpus, encoder, origin, run.others
+    known = p, decided.arms, settings, counts, corpus, encoder, origin
     cells, curve = list(list_cells(*known)), list(list_cells(*known, is_curve=True))
     # What needs no new encoder is made beside its training, the rest after it; an accelerator
     # trains alone, after the first answers.
@@ -95,7 +95,8 @@ def graph(run: RunPlan) -> Groups:
     yield Group([[model] for model in models], at_once)
     yield Group([[one] for one in compare_with_champions(models, run.find_champion)])
     failures = [f"{title} failed: {cause}" for title, cause in causes.items() if cause]
-    of_run = report.format_command(p), made, encoder, cells, curve, models, failures
+    reading = data.length.describe() if origin else ""
+    of_run = report.format_command(p), made, encoder, cells, curve, models, failures, reading
     yield Group.of(report.build_report_stage(p.recipe, run.dump, report.RunFacts(*of_run)))
 
 

@@ -17,7 +17,7 @@ from amazon_electra.flows.runner.processes import Makers
 from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import DumpListing, ListedDump, build_dump_stage
-from amazon_electra.flows.stages.origin import build_origin_stage, build_start_stage
+from amazon_electra.flows.stages.origin import build_start_stage
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 
@@ -37,8 +37,6 @@ class RunPlan:
     previews: Sequence[Preview]
     origin: Stage | None
     """The published encoder that it starts from."""
-    others: Sequence[Stage]
-    """Further ones, whose states are read."""
     find_champion: Callable[[str], Stage | None] = find_nothing
     begun: Makers | None = None
     """Make its encoder and corpus already."""
@@ -122,9 +120,7 @@ def find_starts(
     """Return the plan of a run of these tasks, with the encoders that it starts from."""
     form = form.replace(finetuning=form.finetuning.replace(tasks=tuple(tasks)))
     origin = build_start_stage(form.pretraining, store, dump)
-    also = form.pretraining.also_start_from
-    others = [build_origin_stage(one, store, "pretraining.also_start_from") for one in also]
-    return RunPlan(form, store, dump, previews, origin, others)
+    return RunPlan(form, store, dump, previews, origin)
 
 
 planned: ContextVar[RunPlan | None] = ContextVar("planned", default=None)

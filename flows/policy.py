@@ -106,15 +106,6 @@ def list_arms_of_form(p: Parameters) -> list[Arm]:
                 "effort",
                 "quick",
             )
-    methods = list_arms()
-    kinds = [methods[arm] for arm in arms if arm in methods]
-    if p.pretraining.also_start_from and not any(
-        kind.reads_encoder and not kind.combines for kind in kinds
-    ):
-        raise UserError(
-            "no arm that reads states is chosen: add frozen or joined to `finetuning.arms`",
-            "pretraining.also_start_from",
-        )
     return arms
 
 

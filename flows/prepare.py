@@ -61,7 +61,7 @@ def make_data(run: RunPlan) -> Generator[Group, None, Data]:
     """Dump → corpus → (vocabulary → shards)."""
     p, store, dump, origin = run.form, run.store, run.dump, run.origin
     corpus = build_corpus_stage(p, dump, store)
-    made = [dump, *([origin] if origin else []), *run.others, corpus]
+    made = [dump, *([origin] if origin else []), corpus]
     for stage in made:
         yield Group.of(stage)
     counts = run.count(corpus)  # from here on those of the corpus decide, once it is made

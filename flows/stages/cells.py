@@ -9,18 +9,17 @@ from amazon_electra.flows.configuration.form import Arm, Parameters
 from amazon_electra.flows.policy import MIN_FINETUNED, Counts, is_automatic
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
 from amazon_electra.flows.stages.finetuning import PART, Finetuning, Start, build_finetuning_stage
-from amazon_electra.flows.stages.origin import find_positions, get_name
-from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, TextLength
+from amazon_electra.flows.stages.origin import get_name
+from amazon_electra.flows.stages.text_length import TextLength
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import ADAPTED, find_arm, list_arms
 from amazon_electra.model.finetuning.tasks import DEV_FROM
 from amazon_electra.model.recipes import RECIPES
 
-CURVE = (50, 200, 800)
+CURVE, MIN_CURVE = (50, 200, 800), 2
 """Labels of the curve, as far as there are more than twice as many labels. Fewer than MIN_CURVE
 points are no curve; where one is missing it is that of the arms without an encoder alone."""
-MIN_CURVE = 2
 CURVE_TESTS = 1_000
 Failed = dict[str, Exception]
 """Path of a stage → why it failed."""
@@ -60,13 +59,11 @@ def build_cell(asked: Finetuning, arm: str, labels: int = 0) -> Cell:
 
 
 def name_arms(
-    chosen: Sequence[Arm], encoder: Stage, origin: Stage | None, others: Sequence[Stage]
+    chosen: Sequence[Arm], encoder: Stage, origin: Stage | None
 ) -> list[tuple[str, Start]]:
     """Return the name of each arm in reports, and what its fine-tunings start from, in the order
-    chosen.
-
-    States are read of the published encoder, of the adapted one and of the published `others`; an
-    arm that combines others takes the first network that is fine-tuned.
+    chosen. States are read of the published encoder and of the adapted one; an arm that combines
+    others takes the first network that is fine-tuned.
     """
     methods, name = list_arms(), get_name(origin) if origin else "pre-trained"
     network = methods["finetuned"].title
@@ -74,13 +71,15 @@ def name_arms(
     if origin:
         networks["pre-trained"] = network.format(f"{name}{ADAPTED}"), Start(encoder)
         networks["origin"] = network.format(name), Start(origin)
+    trained = [networks[arm] for arm in chosen if arm in networks]
     networks["random"] = "random", Start(encoder, kind="random")
-    trained = [networks[arm] for arm in chosen if arm in networks and arm != "random"]
 
     def list_fits(arm: Arm) -> Iterator[tuple[str, Start]]:
-        """Yield the fits of an arm of model/arms: one, or one for each encoder it reads."""
-        method = methods[arm]
-        if method.combines:
+        """Yield the fits of an arm: one, or one for each encoder whose states it reads."""
+        method = methods.get(arm)
+        if not method:
+            yield from [networks[arm]] if arm in networks else []
+        elif method.combines:
             for title, start in trained[:1]:
                 parts = tuple(
                     start if part == "finetuned" else next(list_fits(part))[1]
@@ -93,13 +92,8 @@ def name_arms(
             if origin and encoder.fingerprint != origin.fingerprint:
                 yield method.title.format(f"{name}{ADAPTED}"), Start(encoder, arm)
             yield method.title.format(name), Start(origin or encoder, arm)
-            for one in others:
-                yield method.title.format(get_name(one)), Start(one, arm)
 
-    found = list[tuple[str, Start]]()
-    for arm in chosen:
-        found += list_fits(arm) if arm in methods else [networks[arm]] if arm in networks else []
-    return found
+    return [fit for arm in chosen for fit in list_fits(arm)]
 
 
 def list_cells(
@@ -107,23 +101,20 @@ def list_cells(
     chosen: Sequence[Arm],
     settings: Mapping[str, str],
     counts: Counts,
-    store: Store,
     corpus: Stage,
     encoder: Stage,
     origin: Stage | None = None,
-    others: Sequence[Stage] = (),
     is_curve: bool = False,
 ) -> Iterator[Cell]:
     """Yield the cells of a run in the order of the report; `origin` is the published encoder that
-    it began with, if any, `others` those whose states are read beside it.
-
-    An automatic run fine-tunes no network on a task with fewer than MIN_FINETUNED labels.
+    it began with, if any. An automatic run fine-tunes no network on a task with fewer than
+    MIN_FINETUNED labels.
 
     `is_curve`: those of the label curve instead, the arms that cost seconds, of few labels those
     without an encoder alone, trained with fewer labels than there are and evaluated on CURVE_TESTS
     test examples at most.
     """
-    arms = name_arms(chosen, encoder, origin, others)
+    arms = name_arms(chosen, encoder, origin)
     for task, labelled in counts.labels.items():
         points, own = [0], arms
         if is_curve or (is_automatic(p) and labelled < MIN_FINETUNED):
@@ -134,15 +125,9 @@ def list_cells(
                 own = [(name, start) for name, start in own if not start.encoder]
                 points = points if len(points) >= MIN_CURVE else []
         for labels, seed, (name, start) in itertools.product(points, p.finetuning.seeds, own):
-            own_settings = dict(settings)
-            if labels:
-                own_settings |= {"n_train": str(labels), "n_test": str(CURVE_TESTS)}
-            if start.encoder and start.encoder in others:
-                positions = find_positions(store, start.encoder)
-                if positions and positions < int(settings.get("max_length", DEFAULT_TOKENS)):
-                    own_settings["max_length"] = str(positions)
+            fewer = {"n_train": str(labels), "n_test": str(CURVE_TESTS)} if labels else {}
             device = p.pretraining.finetuning_device
-            asked = Finetuning(start, task, seed, corpus, own_settings, p.recipe, device)
+            asked = Finetuning(start, task, seed, corpus, {**settings, **fewer}, p.recipe, device)
             yield build_cell(asked, name, labels)
 
 
@@ -153,15 +138,16 @@ def choose_settings(
     since a published encoder takes other learning rates than one that a recipe trains, and may have
     positions for fewer tokens; and of few labels a dev split is too small to choose by.
     """
-    rates = ",".join(str(rate) for rate in chosen.learning_rates)
-    has_few = max(counts.labels.values(), default=0) < DEV_FROM
-    return {
-        **(RECIPES[recipe].finetuning_of_published if is_published else {}),
-        **({"learning_rates": rates} if rates else {}),
-        **({"n_train": str(chosen.labels)} if chosen.labels else {}),
-        **({"selection": "cross-validation"} if has_few else {}),
-        **({"max_length": str(length.tokens)} if length.tokens != length.default else {}),
-    }
+    settings = dict(RECIPES[recipe].finetuning_of_published) if is_published else {}
+    if chosen.learning_rates:
+        settings["learning_rates"] = ",".join(map(str, chosen.learning_rates))
+    if chosen.labels:
+        settings["n_train"] = str(chosen.labels)
+    if max(counts.labels.values(), default=0) < DEV_FROM:
+        settings["selection"] = "cross-validation"
+    if length.tokens != length.default:
+        settings["max_length"] = str(length.tokens)
+    return settings
 
 
 def keep_complete(cells: Iterable[Cell], store: Store) -> list[Cell]:

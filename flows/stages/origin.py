@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import Field
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, refuse
 from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import LAST, Pretraining, name_origin
@@ -35,8 +35,6 @@ from amazon_electra.model.encoders.places import (
 from amazon_electra.model.tracking.mlflow_client import hide_credentials
 from amazon_electra.model.tracking.registry import Registry, RegistryAway
 
-MODEL_TYPE, POSITIONS = "model_type", "max_positions"
-"""Of a published encoder, where it is known before it is loaded."""
 TITLE = "origin "
 COMMIT = re.compile(r"[0-9a-f]{40}")
 START = "pretraining.start_from"
@@ -47,13 +45,11 @@ CONFIG = "config.json"
 
 def build_start_stage(chosen: Pretraining, store: Store, dump: Stage | None = None) -> Stage | None:
     """Return the encoder that a run on this dump starts from; None where it starts from nothing."""
-    place, generator = chosen.start_from, chosen.start_generator_from
-    if not place:
-        return None
-    title = f"{TITLE}{name_origin(place)}"
+    place = chosen.start_from
     if place == LAST:
-        place, generator = find_last_encoder(dump, store), None
-    return replace(build_origin_stage(place, store, generator=generator), title=title)
+        origin = build_origin_stage(find_last_encoder(dump, store), store)
+        return replace(origin, title=f"{TITLE}{name_origin(LAST)}")
+    return build_origin_stage(place, store, chosen.start_generator_from) if place else None
 
 
 def find_last_encoder(dump: Stage | None, store: Store) -> str:
@@ -101,19 +97,14 @@ class Origin(Stage):
         return {"MLFLOW_TRACKING_URI": resolve_mlflow_uri(store.root)} if is_registered else {}
 
 
-def build_origin_stage(
-    place: str, store: Store, field: str = START, generator: str | None = None
-) -> Origin:
+def build_origin_stage(place: str, store: Store, generator: str | None = None) -> Origin:
     """Return the stage that loads a published encoder, an ELECTRA with its generator if one is
-    named.
-
-    Raise UserError, which names the `field`, where nothing is there.
+    named. UserError where nothing is there.
     """
-    source, result = _pin_place(place, store, field)
+    source, result = _pin_place(place, store, START)
     config = OriginConfig(source=source)
     if generator:
-        named = field.replace("start_from", "start_generator_from")
-        its_source, its = _pin_place(generator, store, named)
+        its_source, its = _pin_place(generator, store, "pretraining.start_generator_from")
         config = OriginConfig(source=source, generator=its_source)
         result["generator"] = its["place"]
     return Origin(config, result=result, title=f"{TITLE}{name_origin(place)}")
@@ -140,13 +131,11 @@ def _pin_place(place: str, store: Store, field: str) -> tuple[dict[str, str], di
         return {"package": found.name, "version": found.version or ""}, {"place": place, **known}
     if kind == "registry":
         uri = resolve_mlflow_uri(store.root)
-        try:
+        why = f"not in {hide_credentials(uri)}: {{}}"
+        with refuse(ValueError, RegistryAway, message=why, field=field, value=place):
             version, run = Registry(uri, name).pin_version(parts["alias"], parts["version"])
-        except (ValueError, RegistryAway) as error:
-            why = " ".join(str(error).split())
-            raise UserError(f"not in {hide_credentials(uri)}: {why}", field, place) from None
-        source = {"model": name, "version": version, "run": run}
-        return source, {"place": f"models:/{name}/{version}"}
+        pinned = {"place": f"models:/{name}/{version}"}
+        return {"model": name, "version": version, "run": run}, pinned
     revision = parts["revision"] or "main"
     commit = revision if COMMIT.fullmatch(revision) else _find_commit(name, revision, field)
     return {"name": name, "revision": commit}, {"place": f"{name}@{commit}"}
@@ -154,9 +143,8 @@ def _pin_place(place: str, store: Store, field: str) -> tuple[dict[str, str], di
 
 def _describe_folder(folder: Path) -> dict[str, Any]:
     """Return what is known of an encoder in a folder before it is loaded."""
-    config = read_config(folder)
-    shape = {MODEL_TYPE: str(config.get(MODEL_TYPE, "")), POSITIONS: count_positions(config)}
-    return {"folder": str(folder), **shape, **read_card(folder)}
+    positions = count_positions(read_config(folder))
+    return {"folder": str(folder), "max_positions": positions, **read_card(folder)}
 
 
 def get_name(origin: Stage) -> str:
@@ -173,7 +161,7 @@ def describe_origin(store: Store, origin: Stage) -> dict[str, Any]:
 
 
 def find_positions(store: Store, origin: Stage) -> int | None:
-    return describe_origin(store, origin).get(POSITIONS)
+    return describe_origin(store, origin).get("max_positions")
 
 
 def warn_of_languages(store: Store, origin: Stage, corpus: Stage, texts: Sequence[str]) -> str:

@@ -15,17 +15,11 @@ from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.stages.external import list_place_files
 from amazon_electra.flows.stages.origin import describe_origin, get_name
 from amazon_electra.flows.stages.pretraining import ADAPTATIONS
-from amazon_electra.flows.stages.text_length import DEFAULT_TOKENS, TextLength, measure_lengths
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.model.arms import ADAPTED
 from amazon_electra.model.questions.of_model import ERRORS, SUSPICIOUS
-from amazon_electra.model.report.inputs import (
-    ArmFacts,
-    CellFacts,
-    ReportInput,
-    StageFacts,
-)
+from amazon_electra.model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts
 from amazon_electra.model.report.owner import COST
 
 GIVEN = ("dump", "corpus", "origin")
@@ -78,6 +72,8 @@ class RunFacts:
     models: Sequence[Stage] = ()
     failures: Sequence[str] = ()
     """Lines about cells that it goes without."""
+    reading: str = ""
+    """Clause about how much of the texts the networks read."""
 
 
 def build_report_stage(recipe: str, dump: Stage, facts: RunFacts) -> Report:
@@ -93,8 +89,7 @@ def build_report_stage(recipe: str, dump: Stage, facts: RunFacts) -> Report:
 
 def describe_study(title: str, facts: RunFacts, store: Store) -> ReportInput:
     """Return the study as the report's job reads it."""
-    made, encoder, cells = facts.made, facts.encoder, facts.cells
-    origin = find_stage(made, "origin")
+    made, cells, origin = facts.made, facts.cells, find_stage(facts.made, "origin")
     files = ("results.json", SUSPICIOUS, ERRORS, COST)
     folders = [store.fetch(model, *files) for model in facts.models]
     if origin and folders:  # the question is what the model is worth
@@ -111,15 +106,15 @@ def describe_study(title: str, facts: RunFacts, store: Store) -> ReportInput:
         title=title,
         command=facts.command,
         store=store.address,
-        arms=[_describe_arm(store, arms[name], tasks, encoder) for name in names],
+        arms=[_describe_arm(store, arms[name], tasks, facts.encoder) for name in names],
         comparisons=[*first, *(pair for pair in pairs if pair not in first)] if pairs else [],
         adaptation=pairs,
         cells=[_describe_cell(store, cell) for cell in cells],
         curve=[_describe_cell(store, cell) for cell in facts.curve],
         models=folders,
-        reading=_describe_reading(store, cells, origin) if origin else "",
+        reading=f"{facts.reading[:1].upper()}{facts.reading[1:]}." if facts.reading else "",
         failures=list(facts.failures),
-        **describe_sources(store, made, [one for one in made if one.name == "origin"]),
+        **describe_sources(store, made, [origin] if origin else []),
     )
 
 
@@ -146,17 +141,6 @@ def describe_sources(
 def find_stage(made: Sequence[Stage], name: str) -> Stage | None:
     """Return the first of these stages that is of this kind, or None."""
     return next((stage for stage in made if stage.name == name), None)
-
-
-def _describe_reading(store: Store, cells: Sequence[Cell], origin: Stage) -> str:
-    """Return how much of the texts the networks of these cells read."""
-    read = [c.finetuned.parameters.get("settings", {}).get("max_length") for c in cells]
-    tokens = next(filter(None, read), DEFAULT_TOKENS)
-    lengths = measure_lengths(store, cells[0].finetuned.inputs["data"], origin)
-    if lengths is None:
-        return ""
-    line = TextLength(tokens, float((lengths > tokens).mean())).describe()
-    return f"{line[0].upper()}{line[1:]}."
 
 
 def _describe_cell(store: Store, cell: Cell) -> CellFacts:
@@ -187,7 +171,7 @@ def format_command(asked: Parameters) -> str:
 
 
 def list_changed_settings(asked: Parameters) -> list[str]:
-    """Return the options of whatever is not as by default; that of the dump comes first."""
+    """Return the options of whatever is not as by default, but for the files of the dump."""
     changes = list_changes(asked)
     changes.pop("dump.paths", None)
     return write_options(changes)

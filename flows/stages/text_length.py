@@ -2,7 +2,7 @@
 are longer.
 """
 
-import re
+import fnmatch
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,7 +24,6 @@ LONGEST = 512
 DEFAULT_TOKENS = 128
 """Where a recipe says nothing."""
 SAMPLE = 1_000
-TOKENIZER = "tokenizer.json"
 
 
 @dataclass(frozen=True)
@@ -84,15 +83,16 @@ def measure_lengths(
     """Return the tokens of the first reviews of a corpus, int [n], or of these texts as long as it
     is not made; None where nothing is there to count.
     """
-    folder, name = origin.result.get("folder"), f"{origin.inner}/{TOKENIZER}"
-    tokenizer = Path(folder, TOKENIZER) if folder else None
+    name = f"{origin.inner}/tokenizer.json"
+    folder = origin.result.get("folder")
+    tokenizer = Path(folder, "tokenizer.json") if folder else None
     if store.manifest(origin):
         tokenizer = store.fetch(origin, name) / name
     if not tokenizer or not tokenizer.is_file():
         return None
     made = store.manifest(corpus)
     names = [file["path"] for file in made["files"]] if made else []
-    if first := min(filter(re.compile(r"corpus-.*\.parquet").fullmatch, names), default=""):
+    if first := min(fnmatch.filter(names, "corpus-*.parquet"), default=""):
         return measure_file(str(tokenizer), str(store.fetch(corpus, first) / first))
     return count_tokens(str(tokenizer), texts) if texts else None
 

@@ -165,7 +165,7 @@ def test_many_labels_give_a_curve(store, encoder, labelled, points):
     p = fill(store, f"pretraining.start_from={encoder}", "finetuning.arms=tfidf,frozen,origin")
     counts = Counts({"polarity": labelled}, 0, 0)
     chosen = p, p.finetuning.arms, {}, counts
-    cells = list(list_cells(*chosen, store, CORPUS, ORIGIN, origin=ORIGIN, is_curve=True))
+    cells = list(list_cells(*chosen, CORPUS, ORIGIN, origin=ORIGIN, is_curve=True))
     assert [(cell.arm, cell.labels) for cell in cells] == points
     for cell in cells:
         settings = cell.finetuned.parameters["settings"]

@@ -1,5 +1,6 @@
 """The champion of each task over a dump: a row with labels and probabilities for every record."""
 
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import call_with_retries
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
-from amazon_electra.flows.stages.dump import build_dump_stage
+from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage
 from amazon_electra.flows.stages.scores import (
+    RegisteredModel,
     copy_scores,
     describe_models,
     find_models,
@@ -26,6 +28,11 @@ from amazon_electra.flows.stages.scores import (
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui.artifacts import publish_drift
 
+planned_scoring: ContextVar[tuple[list[RegisteredModel], ListedDump] | None] = ContextVar(
+    "planned_scoring", default=None
+)
+"""The models and the dump of the scoring that this context starts: a flow has only its form."""
+
 
 @flow(name="score", flow_run_name=name_run)
 @take_fields(Scoring)
@@ -35,8 +42,10 @@ def score(**given: Any) -> dict[str, Any]:
     """
     form = Scoring(**given)
     store = Store(form.store)
-    models = call_with_retries("model", partial(find_models, form, store))
-    dump = call_with_retries("listing", partial(build_dump_stage, form.dump, store))
+    models, dump = planned_scoring.get() or (
+        call_with_retries("model", partial(find_models, form, store)),
+        call_with_retries("listing", partial(build_dump_stage, form.dump, store)),
+    )
     new = leave_out_files(dump, find_scores(models, form, store))
     if left_out := dump.result["files"] - new.result["files"]:
         find_run_logger().info(

@@ -51,7 +51,6 @@ def score_dump(
     model: Annotated[str | None, Doc("Model folder to use instead of the registry's")] = None,
     output: Annotated[str, Doc("Folder or address for the scores")] = "scores",
     store: StorePlace = None,
-    dry_run: DryRun = False,
 ) -> None:
     """Write a row for every record of each file, in order: file, row, id, label, probabilities,
     model version, and the reason if there is no label. Files that the model has scored before are
@@ -65,10 +64,7 @@ def score_dump(
         raise UserError("give a folder or an alias of the registry", "model", model)
     output = output if is_remote(output) else str(Path(output).absolute())
     form = fill_form(Scoring, **given, output=output, store=build_store(store).address)
-    if dry_run:
-        running.print_scoring_plan(form, model)
-    else:
-        running.execute_scoring(form, model)
+    running.execute_scoring(form, model)
 
 
 def run_study(

@@ -107,33 +107,6 @@ def show_finished(form: Parameters, plan: RunPlan) -> dict[str, Any]:
     return made | {"registered": registered}
 
 
-def print_scoring_plan(form: Scoring, model: str | None) -> None:
-    """Print the files of the dump and the model; of models of the registry the settings and stages
-    too.
-    """
-    from amazon_electra.beam_jobs.scoring.classifier import hash_model
-
-    store = Store(form.store, is_dry=True)
-    if model:
-        version = hash_model(model, form.model.precision)[:16]
-    else:
-        store.check_access(writes=False)
-    dump = build_dump_stage(form.dump, store)
-    models = [] if model else scoring.find_models(form, store)
-    previews = preview.read_previews(form.dump, dump)
-    lines = [*preview.describe_files(form.dump, previews)]
-    lines += filter(None, (preview.describe_ids(one, form.dump.id) for one in previews))
-    print("\n".join(lines))
-    if model:
-        print(f"model     {model}, version {version}")
-        print(f"scores    {form.output}, not written: this is a dry run")
-        return
-    new = scoring.leave_out_files(dump, scoring.find_scores(models, form, store))
-    print(f"models    {scoring.describe_models(models)}")
-    print(f"settings  {json.dumps(form.model_dump(exclude_defaults=True))}")
-    print("\n".join(list_lines(list_stages(scoring.graph(models, form, dump, new), store))))
-
-
 def execute_scoring(form: Scoring, model: str | None) -> dict[str, Any]:
     """Label the records of a dump with a model folder, or with models of the registry; return the
     folder of the scores, the names of its files, and what was counted of each file of the dump.
@@ -150,12 +123,9 @@ def score_with_folder(form: Scoring, model: str) -> dict[str, Any]:
     """Label the records of a dump with a model folder: neither a server nor a store is needed."""
     from amazon_electra.beam_jobs import scoring_job
 
-    store = Store(form.store)
-    paths = [
-        str(path)
-        for given in form.dump.paths
-        for path in ([given] if is_remote(given) else list_files(given, store))
-    ]
+    store, paths = Store(form.store), list[str]()
+    for given in form.dump.paths:
+        paths += [given] if is_remote(given) else map(str, list_files(given, store))
     config, options = scoring.build_config((), form), Resources(workers=form.model.workers)
     made = scoring_job.score(config, model, paths, form.output, beam_options=options.beam_options)
     print(f"scores      {form.output}: {made['scored']:,} of {made['read']:,} records have a label")
@@ -166,15 +136,17 @@ def score_with_folder(form: Scoring, model: str) -> dict[str, Any]:
 
 
 def score_with_registry(form: Scoring) -> dict[str, Any]:
-    """Label the records of a dump with models of the registry."""
+    """Label the records of a dump with models of the registry; what is not there is refused before
+    a server is started.
+    """
     store = Store(form.store)
     store.check_access(writes=False)
-    build_dump_stage(form.dump, store)  # refuses wrong paths at once
-    scoring.find_models(form, store)
+    known = scoring.find_models(form, store), build_dump_stage(form.dump, store)
 
     def run() -> dict[str, Any]:
-        from amazon_electra.flows.score import score
+        from amazon_electra.flows.score import planned_scoring, score
 
+        planned_scoring.set(known)
         return score(**dict(form))
 
     made = terminal.run_in_terminal(store.root, run)

@@ -10,7 +10,6 @@ from amazon_electra.beam_jobs.config import SCORES_VERSION, CorpusConfig, Scorin
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import choose_free_name
-from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.flows.configuration.form import Scoring
 from amazon_electra.flows.servers import mlflow_server
 from amazon_electra.flows.stages.dump import DumpListing, ListedDump, locate_dump
@@ -57,9 +56,10 @@ def find_models(form: Scoring, store: Store) -> list[RegisteredModel]:
         about = {**dict(CorpusConfig()), **(corpora[0]["parameters"] if corpora else {})}
         own = tags["version"], tags["model"], tags["task"], tags["role"]
         found.append(RegisteredModel(*own, about["title"], about["max_characters"]))
-    if len({one.reads_titles for one in found}) > 1:
-        named = ", ".join(one.task for one in found if one.reads_titles)
-        raise UserError(f"only some models read titles ({named}): name one", "model.task")
+    titled = [one.task for one in found if one.reads_titles]
+    if 0 < len(titled) < len(found):
+        why = f"only some models read titles ({', '.join(titled)}): name one"
+        raise UserError(why, "model.task")
     return found
 
 
@@ -93,13 +93,8 @@ def graph(models: Sequence[RegisteredModel], form: Scoring, dump: Stage, new: St
         yield Group.of(dump)
         return
     yield Group.of(new)
-    yield Group.of(
-        Scores(
-            build_config(models, form),
-            {"dump": new, **name_inputs(models)},
-            resources=Resources(workers=form.model.workers),
-        )
-    )
+    config, resources = build_config(models, form), Resources(workers=form.model.workers)
+    yield Group.of(Scores(config, {"dump": new, **name_inputs(models)}, resources=resources))
 
 
 def name_inputs(models: Sequence[RegisteredModel]) -> dict[str, Stage]:
@@ -114,14 +109,9 @@ def leave_out_files(dump: ListedDump, known: Scored) -> ListedDump:
     """Return the dump without the files that have scores."""
     listed = zip(dump.config.files, dump.result["paths"], strict=True)
     new = [(file, path) for file, path in listed if (file.name, file.sha256) not in known]
-    files = tuple(file for file, _ in new)
-    result = {
-        **dump.result,
-        "files": len(files),
-        "bytes": sum(file.size for file in files),
-        "paths": [path for _, path in new],
-    }
-    return replace(dump, config=DumpListing(files=files), result=result)
+    files, paths = tuple(file for file, _ in new), [path for _, path in new]
+    counts = {"files": len(files), "bytes": sum(file.size for file in files), "paths": paths}
+    return replace(dump, config=DumpListing(files=files), result={**dump.result, **counts})
 
 
 def build_config(models: Sequence[RegisteredModel], form: Scoring) -> ScoringConfig:
@@ -141,17 +131,16 @@ def build_config(models: Sequence[RegisteredModel], form: Scoring) -> ScoringCon
 
 def find_scores(models: Sequence[RegisteredModel], form: Scoring, store: Store) -> Scored:
     """Return all scores that the store has of these models, as the form wants them."""
-    wanted = Scores.name, Scores.version, dict_of(build_config(models, form))
     inputs = {name: stage.fingerprint for name, stage in name_inputs(models).items()}
+    wanted = Scores.name, Scores.version, dict_of(build_config(models, form)), inputs
     found: Scored = {}
     for made in store.list_manifests():
         read = {n: one["fingerprint"] for n, one in made["inputs"].items() if n != "dump"}
-        if (made["stage"], made["version"], made["parameters"], read) != (*wanted, inputs):
+        if (made["stage"], made["version"], made["parameters"], read) != wanted:
             continue
-        of_stage: Scored = {}
+        stage, of_stage = ExistingStage("scores", known=made["fingerprint"]), Scored()
         for part in made["result"]["files"]:
-            key, stage = (part["file"], part["sha256"]), made["fingerprint"]
-            of_stage.setdefault(key, []).append((ExistingStage("scores", known=stage), part))
+            of_stage.setdefault((part["file"], part["sha256"]), []).append((stage, part))
         found |= of_stage
     return found
 
@@ -160,20 +149,15 @@ def describe_drift(files: Sequence[Mapping[str, Any]]) -> str:
     """Return a line about how files differ from what the model was tested on, as `score` counted
     them; empty where it does not know.
     """
-    known = [
-        (one["file"], task, drift) for one in files for task, drift in one.get("drift", {}).items()
-    ]
-    drifted = [(file, task, drift) for file, task, drift in known if drift["findings"]]
+    known = [(one["file"], task, d) for one in files for task, d in one.get("drift", {}).items()]
     if not known:
         return ""
+    drifted = [one for one in known if one[2]["findings"]]
     file, task, drift = (drifted or known)[0]
-    tasks = {task for _, task, _ in known}
-    line = f"{file}{f', {task}' if len(tasks) > 1 else ''}: {drift['says']}"
-    every = {file for file, _, _ in known}
-    if len(every) == 1:
-        return line
-    differ = len({file for file, _, _ in drifted})
-    return f"{differ} of {format_count(len(every), 'file')} differ; {line}"
+    about = f", {task}" if len({task for _, task, _ in known}) > 1 else ""
+    differ, every = ({file for file, *_ in some} for some in (drifted, known))
+    total = f"{len(differ)} of {len(every):,} files differ; " if len(every) > 1 else ""
+    return f"{total}{file}{about}: {drift['says']}"
 
 
 def copy_scores(dump: ListedDump, scores: Scored, output: str, store: Store) -> list[str]:

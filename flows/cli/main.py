@@ -64,11 +64,10 @@ def run_words(words: Sequence[str]) -> int:
             check_name(word)
         command, bound, _ = build_app().parse_args(words, exit_on_error=False, print_error=False)
     except (UserError, CycloptsError) as mistake:
-        if isinstance(mistake, CycloptsError):
-            from amazon_electra.beam_jobs.core.command_line import explain
+        from amazon_electra.beam_jobs.core.command_line import explain
 
-            mistake = UserError(explain(mistake))
-        print(f"error: {mistake}", file=sys.stderr)
+        why = explain(mistake) if isinstance(mistake, CycloptsError) else mistake
+        print(f"error: {why}", file=sys.stderr)
         return 2
     *_, store = bound.kwargs.get("store") or [None]  # the last one of several
     typed = shlex.join(["amazon-electra", *words])

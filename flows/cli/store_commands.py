@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Annotated
 
+from rich.filesize import decimal
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.command_line import make_command
@@ -31,35 +32,22 @@ from amazon_electra.flows.store.usage import (
 SHOWN = 88  # characters of a value that `show` prints; manifest.json has all of it
 
 
-def list_all(
-    *,
-    stages: Annotated[bool, Doc("List every complete stage instead")] = False,
-    store: StorePlace = None,
-) -> None:
+def list_all(*, store: StorePlace = None) -> None:
     """List the runs of a store, oldest first."""
     opened = open_store(store)
-    if stages:
-        for manifest in opened.list_manifests():
-            when = f"{manifest['finished']}  {name_folder(manifest):<36}"
-            cost = f"{manifest.get('seconds', 0):>9,.1f} s"
-            print(f"{when}  {cost}  {manifest['title']:<36} {summarize_manifest(manifest)}")
-        return
-    found, living = list_runs(opened), list_living_runs(opened)
-    sizes = opened.measure_folders() if found else {}
+    found, living, sizes = list_runs(opened), list_living_runs(opened), opened.measure_folders()
     if not found and not living:
-        print(
-            f"no run yet in {opened.address}; start one: amazon-electra run --store "
-            f"{opened.address} --dump …"
-        )
+        begin = f"amazon-electra run --store {opened.address} --dump …"
+        print(f"no run yet in {opened.address}; start one: {begin}")
     for run in found:
         last, size = run.last, sum(sizes.get(name_folder(one), 0) for one in run.lineage)
-        answer = last["result"].get("answer") if last["stage"] in ("report", "study") else ""
+        answer = last["result"].get("answer")
         about = " ".join(str(answer or summarize_manifest(last)).split())
         columns = (
             last["finished"],
             last["fingerprint"],
             f"{run.state:<10}",
-            f"{format_bytes(size):>8}",
+            f"{decimal(size):>8}",
             f"{run.find_value('dump', 'result', 'name'):<20}",
             f"{run.find_value('pretraining', 'parameters', 'recipe'):<11}",
             f"{last['stage']}: {about}",
@@ -67,15 +55,6 @@ def list_all(
         print("  ".join(columns))
     for name in living:
         print(f"running     {name}")
-
-
-def format_bytes(size: float) -> str:
-    """Return a number of bytes with a unit."""
-    for unit in ("B", "kB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
 
 
 def show_stage(
@@ -89,7 +68,7 @@ def show_stage(
     if not (found := opened.find(fingerprint)):
         raise UserError(
             f"no complete stage {fingerprint} in {opened.address}; "
-            f"`amazon-electra runs --stages --store {opened.address}` lists them"
+            f"`amazon-electra runs --store {opened.address}` lists its runs"
         )
     for manifest in found:
         where = f"  {opened.address}/{name_folder(manifest)}"
@@ -114,19 +93,18 @@ def prune_store(
     """List unfinished stages and stages of runs that are not kept; remove them with --yes. Stages
     that are being made stay, and those of runs that did not end.
     """
-    opened, total = open_store(store), 0
-    registered = list[str]()
+    opened, total, registered = open_store(store), 0, list[str]()
     if (opened.root / "mlflow").is_dir() or os.environ.get("MLFLOW_TRACKING_URI"):
         tags = [one for registry in open_registries(opened) for one in registry.list_versions()]
         registered = [t[name] for t in tags for name in ("encoder", "model", "report") if name in t]
     for name, size in list_prunable(opened, keep, registered).items():
         if not yes or opened.remove(name):
-            print(f"{format_bytes(size):>8}  {name}")
+            print(f"{decimal(size):>8}  {name}")
             total += size
     if yes:
-        print(f"removed {format_bytes(total)} from {opened.address}")
+        print(f"removed {decimal(total)} from {opened.address}")
     else:
-        print(f"{format_bytes(total)} may go from {opened.address}; add --yes to remove it")
+        print(f"{decimal(total)} may go from {opened.address}; add --yes to remove it")
 
 
 def start_servers(

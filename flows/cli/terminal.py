@@ -49,10 +49,14 @@ class Terminal:
     def __exit__(self, *exception: object) -> None:
         self._bars.close()
 
-    def print_line(self, text: str | Text) -> None:
+    def print_line(self, text: str) -> None:
         """Print a line as it is: names of files and extras have brackets."""
-        shown = escape_controls(text) if isinstance(text, str) else text
-        self.console.print(shown, soft_wrap=True, markup=False)
+        self.console.print(escape_controls(text), soft_wrap=True, markup=False)
+
+    def mark_line(self, mark: str, colour: str, text: str, aside: str = "") -> None:
+        """Print a line with a coloured mark before it and dim text after it."""
+        parts = (mark, colour), " ", escape_controls(text), (escape_controls(aside), "dim")
+        self.console.print(Text.assemble(*parts), soft_wrap=True)
 
     def on_plan(self, line: str, page: str) -> None:
         self.print_line(line)
@@ -76,24 +80,21 @@ class Terminal:
                 self.print_line(f"{stage.label}: {format_report(progress)}")
 
     def on_complete(self, stage: Stage, manifest: Manifest, found: bool) -> None:
-        self._remove(stage)
         how = "found complete" if found else f"{manifest.get('seconds', 0.0):,.1f} s"
-        text = f"{stage.label:<32} {how:<16} "
-        self.print_line(format_marked_line("✓", "green", text, summarize_manifest(manifest)))
+        self._end(stage, "✓", "green", f"{how:<16} ", summarize_manifest(manifest))
         for warning in manifest["result"].get("warnings", []):
-            self.print_line(format_marked_line("!", "yellow", f"{stage.label}: {warning}"))
+            self.mark_line("!", "yellow", f"{stage.label}: {warning}")
 
     def on_failure(self, stage: Stage, cause: str) -> None:
-        self._remove(stage)
-        self.print_line(format_marked_line("✗", "red", f"{stage.label:<32} {cause}"))
+        self._end(stage, "✗", "red", cause)
 
     def on_stop(self, stage: Stage) -> None:
-        self._remove(stage)
-        self.print_line(format_marked_line("■", "yellow", f"{stage.label:<32} stopped"))
+        self._end(stage, "■", "yellow", "stopped")
 
-    def _remove(self, stage: Stage) -> None:
+    def _end(self, stage: Stage, mark: str, colour: str, how: str, about: str = "") -> None:
         self._bars.remove(stage.fingerprint)
         self._left.pop(stage.label, None)
+        self.mark_line(mark, colour, f"{stage.label:<32} {how}", about)
 
     def on_wait(self, stage: Stage) -> None:
         self.print_line(f"{stage.label}: another run is making it; waiting")
@@ -108,14 +109,7 @@ class Terminal:
             label, seconds = max(self._left.items(), key=lambda one: one[1])
             minutes = max(1, round(seconds / 60))
             line += f"; {label}: {minutes} minute{'s' * (minutes > 1)} left"
-        self.print_line(format_marked_line("→", "cyan", line))
-
-
-def format_marked_line(mark: str, colour: str, text: str, aside: str = "") -> Text:
-    """Return a line with a coloured mark before it and dim text after it."""
-    return Text.assemble(
-        (mark, colour), " ", escape_controls(text), (escape_controls(aside), "dim")
-    )
+        self.mark_line("→", "cyan", line)
 
 
 def run_in_terminal(
@@ -170,7 +164,7 @@ class RunWarnings(logging.Handler):
         text = record.getMessage()
         if record.levelno < logging.ERROR and text not in self._printed:
             self._printed.add(text)  # a plan and the run itself say the same
-            self._terminal.print_line(format_marked_line("!", "yellow", text))
+            self._terminal.mark_line("!", "yellow", text)
 
 
 def print_results(folder: Path) -> None:
@@ -191,10 +185,8 @@ def print_results(folder: Path) -> None:
         cells = row["task"], row["arm"], row["seed_count"], "\n".join(metrics)
         table.add_row(*map(escape_controls, cells))
     console.print(table)
-    for row in report["results"]:
-        if row.get("only_answer"):
-            line = escape_controls(f"! {row['only_answer']}")
-            console.print(line, style="bold red", soft_wrap=True)
+    for answer in filter(None, (row.get("only_answer") for row in report["results"])):
+        console.print(escape_controls(f"! {answer}"), style="bold red", soft_wrap=True)
     for difference in report["differences"]:
         console.print(escape_controls(format_difference(difference)), soft_wrap=True)
 

@@ -17,7 +17,7 @@ from amazon_electra.beam_jobs.labels.classes import (
     choose_classes,
     warn_of_label,
 )
-from amazon_electra.beam_jobs.labels.stars import BINARY, decide_scales
+from amazon_electra.beam_jobs.labels.stars import BINARY, Scale, decide_scales
 from amazon_electra.beam_jobs.labels.values import decide_values
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.formats import find_format
@@ -42,10 +42,8 @@ USES: dict[Split, str] = {"train": "train on", "dev": "choose by (dev)", "test":
 SHOWN_CHARACTERS = 400
 MAX_GUESSED = 20
 """Values of a column that is taken for one of classes."""
-TOKENS_PER_SENTENCE = 17
+TOKENS_PER_SENTENCE, TOKENS_PER_WORD = 17, 1.3
 """Of reviews, on average over the 79,278 real ones of docs/results.md."""
-TOKENS_PER_WORD = 1.3
-"""Of the same."""
 
 
 def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]) -> list[str]:
@@ -57,7 +55,7 @@ def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]
     if tasks := list(asked) or [*own, *_list_star_tasks(chosen, previews)]:
         return tasks
     first, label = previews[0], offer_marks(previews[0])
-    for name in () if label else dict(first.file.layout.unused):
+    for name in () if label else first.unused:
         counts = count_classes(first.count_values(name), folds=True)
         if 2 <= len(counts) <= min(MAX_GUESSED, counts.total() // MIN_LABELLED):
             label = show_option("--label", name)
@@ -65,43 +63,49 @@ def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]
     hint = fields.HINT.replace("`--label NAME`", label or "`--label NAME`")
     rated = any(any(counts.values()) for counts in count_ratings(previews).values())
     lack = "all its stars are of one class" if rated else "no stars"
+    columns = [*first.mapping.values(), *fields.describe_unused_columns(first.unused)]
     raise UserError(
         f"{first.file.name}: {lack}, so there are no examples; its columns are "
-        f"{', '.join(first.columns)}; {hint}"
+        f"{', '.join(columns)}; {hint}"
     )
 
 
 def check_labels(tasks: Sequence[str], chosen: Dump) -> None:
     """Raise UserError where a task is of a column that is not read as a label."""
-    columns = [task.removeprefix(LABEL) for task in tasks if task.startswith(LABEL)]
-    if missing := [column for column in columns if column not in chosen.labels]:
-        raise UserError(
-            f"task {LABEL}{missing[0]}: {missing[0]} is not among the labels of the dump; add "
-            f"{show_option('--label', missing[0])}"
-        )
+    for column in (task.removeprefix(LABEL) for task in tasks if task.startswith(LABEL)):
+        if column not in chosen.labels:
+            why = f"not among the labels of the dump; add {show_option('--label', column)}"
+            raise UserError(f"task {LABEL}{column}: {why}")
+
+
+def _decide_scale(chosen: Dump, previews: Sequence[Preview]) -> Scale | None:
+    """Return the scale of the stars by the first records; None where the corpus job says what is
+    open, by all ratings.
+    """
+    with suppress(UserError):
+        return decide_scales(count_ratings(previews), "the dump", chosen.stars_scale)
+    return None
 
 
 def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
     """Return which of polarity and stars a file of the dump may have an example for."""
-    rated, kinds = [], []
+    rated, kinds = [], set()
     for preview in previews:
         kind = find_format(preview.file.layout.name).find_stars(preview.file.layout)
-        column = dict(preview.file.layout.mapping).get("stars", "")
+        column = preview.mapping.get("stars", "")
         is_empty = not any(record.get(column) for record in preview.records)
         has_stars = any(review.rating for review in preview.reviews) or (column and is_empty)
         if has_stars and kind != "none":
             rated.append(preview)
-            kinds.append(kind)
+            kinds.add(kind)
     tasks = list_star_tasks() if rated else {}
-    counts, scale = count_ratings(rated), None
-    with suppress(UserError):  # the corpus job says what is open, by all ratings
-        scale = decide_scales(counts, "the dump", chosen.stars_scale)
+    scale = _decide_scale(chosen, rated)
     found = sorted(tasks)
-    if {*kinds} == {"polarity"} or (scale and scale.name == BINARY):
+    if kinds == {"polarity"} or (scale and scale.name == BINARY):
         found = [task for task in found if task != "stars"]
     if scale and all(preview.is_whole for preview in previews):
-        ratings = np.array([number for each in counts.values() for number, _ in each])
-        stars = scale.map_ratings(ratings).tolist()
+        ratings = [review.rating[0] for one in rated for review in one.reviews if review.rating]
+        stars = {*scale.map_ratings(np.array(ratings)).tolist()}
         classes = {task: {tasks[task].stars.get(n) for n in stars} - {None} for task in found}
         found = [task for task in found if len(classes[task]) > 1]
     return found
@@ -111,18 +115,15 @@ def estimate_counts(
     tasks: Sequence[str], chosen: Dump, corpus: Corpus, previews: Sequence[Preview]
 ) -> Counts:
     """Return what the corpus of a dump will count, about, by its first records."""
-    try:
-        scale = decide_scales(count_ratings(previews), "the dump", chosen.stars_scale)
-    except UserError:
-        scale = None
-    share = read_shares(corpus.split)["pretrain"] / 100
+    scale, shares = _decide_scale(chosen, previews), read_shares(corpus.split)
+    trained = sum(shares[split] for split in TRAINED_SPLITS) / 100
     labels, titles, words, classes = Counter[str](), 0.0, 0.0, dict[str, Counter[str]]()
-    trained = sum(read_shares(corpus.split)[split] for split in TRAINED_SPLITS) / 100
     for preview in previews:
         times = preview.count / max(1, len(preview.head))
         ratings = np.array([review.rating[0] for review in preview.reviews if review.rating])
         stars = scale.map_ratings(ratings).tolist() if scale else []
         for task in tasks:
+            n = len(ratings)
             if task.startswith(LABEL):
                 typed = preview.count_values(task.removeprefix(LABEL))
                 values = decide_values(typed, chosen.fold_labels)
@@ -132,8 +133,6 @@ def estimate_counts(
                     of_task[f"train.{name}"] += round(times * trained * k)
             elif scale and task in list_star_tasks():
                 n = sum(number in list_star_tasks()[task].stars for number in stars)
-            else:
-                n = len(ratings)
             labels[task] += round(times * n)
         for review in preview.reviews:
             text, title = str(review.text or ""), str(review.title or "")
@@ -142,6 +141,7 @@ def estimate_counts(
     found = {task: choose_classes(counts) for task, counts in classes.items()}
     usable = {t: n for t, n in labels.items() if t not in found or found[t]["classes"]}
     warnings = [warn_of_label(task.removeprefix(LABEL), one) for task, one in found.items()]
+    share = shares["pretrain"] / 100
     return Counts(
         usable or labels,
         round(share * titles),
@@ -215,9 +215,8 @@ def find_classes(
         if not found:
             raise UserError("the corpus has no such label", "dump.labels", column)
         if not found["classes"]:
-            raise UserError(
-                next(w for w in result["warnings"] if w.startswith(f"label {column}: "))
-            )
+            about = f"label {column}: "
+            raise UserError(next(line for line in result["warnings"] if line.startswith(about)))
         return found["counts"], {name: name for name in found["classes"]}
     if task == "stars" and result.get("stars_scale") == BINARY:
         raise UserError("its stars are only no and yes: leave it out", "finetuning.tasks", task)

@@ -15,16 +15,7 @@ from amazon_electra.beam_jobs.core import languages, storage
 from amazon_electra.beam_jobs.core.errors import UserError, show_option
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.labels.classes import order_classes
-from amazon_electra.beam_jobs.labels.stars import (
-    BINARY,
-    NPS,
-    Scale,
-    decide_scales,
-    describe_scale,
-    is_reversed,
-    parse_scale,
-    show_rating,
-)
+from amazon_electra.beam_jobs.labels.stars import Scale, decide_scales, describe_scale, show_rating
 from amazon_electra.beam_jobs.labels.values import (
     LABEL,
     decide_values,
@@ -35,7 +26,6 @@ from amazon_electra.beam_jobs.reading import detection, fields, work_units
 from amazon_electra.beam_jobs.reading.compression import PlainStream
 from amazon_electra.beam_jobs.reading.format import RowFormat
 from amazon_electra.beam_jobs.reading.formats import find_format
-from amazon_electra.beam_jobs.reading.ids import ID, add_id_column, format_id, warn_of_ids
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, list_dump_files
 from amazon_electra.beam_jobs.text import mojibake
@@ -64,27 +54,29 @@ class Preview:
     decoded_as_cp1252: int = 0
     """Texts among them that are not in the dump's encoding."""
 
+    @cached_property
+    def mapping(self) -> dict[str, str]:
+        """Field → column."""
+        return dict(self.file.layout.mapping)
+
+    @cached_property
+    def unused(self) -> dict[str, Any]:
+        """Columns that no field is read of."""
+        return dict(self.file.layout.unused)
+
     @property
     def records(self) -> list[dict[str, Any]]:
         return [item[1] for item in self.head if not isinstance(item, Reject)]
 
     @cached_property
     def reviews(self) -> list[fields.Review]:
-        read_review = fields.make_review_reader(dict(self.file.layout.mapping), Counter())
+        read_review = fields.make_review_reader(self.mapping, Counter())
         return [read_review(record) for record in self.records]
 
     def count_values(self, column: str) -> Counter[str]:
         """Return how often each value of a label occurs, as typed."""
-        mapping = dict(self.file.layout.mapping)
-        read = fields.make_label_reader(column, mapping.get(f"{LABEL}{column}", column))
-        found = map(read, self.records)
-        return Counter(value for value in found if value is not None)
-
-    @property
-    def columns(self) -> list[str]:
-        layout = self.file.layout
-        used = [name for _, name in layout.mapping]
-        return [*used, *fields.describe_unused_columns(dict(layout.unused))]
+        read = fields.make_label_reader(column, self.mapping.get(f"{LABEL}{column}", column))
+        return Counter(value for value in map(read, self.records) if value is not None)
 
 
 def count_classes(typed: Mapping[str, int], folds: bool) -> Counter[str]:
@@ -112,40 +104,25 @@ def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
     layouts = {preview.file.name: preview.file.layout for preview in previews}
     yield from fields.warn_of_lacking_labels(chosen.labels, layouts)
     yield from (f"stars     {line}" for line in about if line)
-    texts = [str(r.text) for preview in previews for r in preview.reviews if r.text]
-    shown = [found for text in texts if (found := mojibake.show_mojibake(text))]
+    texts = [[str(review.text) for review in one.reviews if review.text] for one in previews]
+    shown = [found for own in texts for text in own if (found := mojibake.show_mojibake(text))]
     if shown and not chosen.repair_mojibake:
-        example, has = min(shown, key=len), "has" if len(shown) == 1 else "have"
+        example = min(shown, key=len)
         yield (
-            f"encoding  {format_count(len(shown), 'text')} of the first {has} mojibake, such as "
+            f"encoding  mojibake in {format_count(len(shown), 'text')} of the first, such as "
             f"{example!r} for {mojibake.repair_mojibake(example)!r}; "
             "`--dump.repair_mojibake true` mends it"
         )
     most = LANGUAGE_TEXTS // max(1, len(previews))
-    spoken = languages.count_languages(
-        str(review.text) for preview in previews for review in preview.reviews[:most]
-    )
+    spoken = languages.count_languages(text for own in texts for text in own[:most])
     total = sum(spoken.values())
-    shares = [f"{name} {n / total:.0%}" for name, n in spoken.items() if n / total >= 0.005]
-    if shares:
+    if shares := [f"{name} {n / total:.0%}" for name, n in spoken.items() if n / total >= 0.005]:
         yield f"languages {', '.join(shares[:SHOWN_LANGUAGES])}"
 
 
-def offer_marks(preview: Preview) -> str:
-    """Return how the columns that hold 0 and 1 alone are read as one label; "" without several."""
-    layout = preview.file.layout
-    labels = [name for field, name in layout.mapping if field.startswith(LABEL)]
-    known = [*labels, *dict(layout.unused)]
-    marks = [name for name in known if {*preview.count_values(name)} == fields.MARKS]
-    if len(marks) < 2:
-        return ""
-    option = show_option("--label", fields.JOIN.join(marks))
-    return f"{option} (columns of 0 and 1, which are one task of several labels)"
-
-
-def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = True) -> Iterator[str]:
+def describe_file(preview: Preview, scale: Scale | None, folds: bool = True) -> Iterator[str]:
     """Yield lines about a file: format, columns and their use, ten records, about how many. `scale`
-    is that of the stars, if it is certain; `fold_labels` the setting of that name.
+    is that of the stars, if it is certain; `folds` whether spellings of a label are joined.
     """
     file, layout, reviews = preview.file, preview.file.layout, preview.reviews
     rejects = Counter(item.reason for item in preview.head if isinstance(item, Reject))
@@ -153,39 +130,28 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
     damaged = f"; of the first are left out: {format_most(rejects)}" if rejects else ""
     count = format_count(preview.count, "review")
     yield f"file      {file.name}: {layout.name}{packed}, about {count}{damaged}"
-    if layout.mapping:
+    if preview.mapping:
         used = ", ".join(f"{field} ← {column}" for field, column in layout.mapping)
-        unused = ", ".join(fields.describe_unused_columns(dict(layout.unused)))
+        unused = ", ".join(fields.describe_unused_columns(preview.unused))
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
-    title, missing = dict(layout.mapping).get("title"), sum(r.text is None for r in reviews)
+    title, missing = preview.mapping.get("title"), sum(r.text is None for r in reviews)
     if title and 10 * missing > len(reviews):
         entry = show_option("--columns", fields.format_entry("text", title))
         yield f"texts     {missing:,} of {len(reviews):,} have none; {entry} reads {title} alone"
-    labels = [f.removeprefix(LABEL) for f, _ in layout.mapping if f.startswith(LABEL)]
-    for column in labels:
-        typed = preview.count_values(column)
-        counts = count_classes(typed, fold_labels)
-        yield f"label     {column}: {format_most(counts, SHOWN)}"
-        if steps := order_classes([name for name, _ in counts.most_common()]):
-            yield f"label     {column}: in the order {' < '.join(steps)}"
-        values = decide_values(typed, fold_labels)
-        if line := describe_values(typed, values, len(preview.records), column):
-            yield f"label     {column}: {line}"
-        empty = len(preview.records) - typed.total()
-        if values.is_multilabel and empty:
-            yield (
-                f"label     {column}: {empty:,} of the first {len(preview.records):,} rows have no "
-                f"value and count as unlabelled, so that {typed.total():,} have labels; with [] in "
-                f"their cells they have none of the classes, and {len(preview.records):,} labels"
-            )
-    if offer := offer_marks(preview):
-        yield f"label     {offer}"
+    yield from (f"label     {line}" for line in describe_labels(preview, folds))
     if n := preview.decoded_as_cp1252:
         other = f"not in {layout.encoding} and read as cp1252; name another with `dump.encoding`"
         yield f"encoding  {n:,} of the first texts are {other}"
-    if unknown := count_unknown_stars(preview):
-        values_shown = format_most(Counter({f"{v!r}": n for v, n in unknown.items()}))
-        yield f"stars     {unknown.total():,} of the first values are not stars: {values_shown}"
+    column = preview.mapping.get("stars", fields.ABSENT)
+    given = (fields.unwrap(record.get(column)) for record in preview.records)
+    unknown = Counter(
+        repr(str(value)[:TEXT_CHARACTERS])
+        for value, review in zip(given, reviews, strict=True)
+        if not review.rating and value not in (None, "") and value == value  # NaN
+    )
+    if unknown:
+        values = format_most(unknown)
+        yield f"stars     {unknown.total():,} of the first values are not stars: {values}"
     ratings = [describe_rating(review.rating, scale) for review in reviews[:SHOWN]]
     width = max(map(len, ["no stars", *ratings]))
     for stars, review in zip(ratings, reviews, strict=False):
@@ -194,30 +160,42 @@ def describe_file(preview: Preview, scale: Scale | None, fold_labels: bool = Tru
         yield f"          {stars:<{width}}  {cut}"
 
 
+def describe_labels(preview: Preview, folds: bool) -> Iterator[str]:
+    """Yield lines about the labels of a file: their classes, and how they were read."""
+    rows = len(preview.records)
+    labels = [field.removeprefix(LABEL) for field in preview.mapping if field.startswith(LABEL)]
+    for column in labels:
+        typed = preview.count_values(column)
+        counts, values = count_classes(typed, folds), decide_values(typed, folds)
+        yield f"{column}: {format_most(counts, SHOWN)}"
+        if steps := order_classes([name for name, _ in counts.most_common()]):
+            yield f"{column}: in the order {' < '.join(steps)}"
+        if line := describe_values(typed, values, rows, column):
+            yield f"{column}: {line}"
+        if values.is_multilabel and (empty := rows - typed.total()):
+            yield (
+                f"{column}: {empty:,} of the first {rows:,} rows have no value and are unlabelled; "
+                "a row of none of the classes has []"
+            )
+    if offer := offer_marks(preview):
+        yield offer
+
+
+def offer_marks(preview: Preview) -> str:
+    """Return how the columns that hold 0 and 1 alone are read as one label; "" without several."""
+    labels = [name for field, name in preview.mapping.items() if field.startswith(LABEL)]
+    known = [*labels, *preview.unused]
+    marks = [name for name in known if {*preview.count_values(name)} == fields.MARKS]
+    if len(marks) < 2:
+        return ""
+    option = show_option("--label", fields.JOIN.join(marks))
+    return f"{option} (columns of 0 and 1, which are one task of several labels)"
+
+
 def format_most(counts: Counter[str], shown: int = SHOWN_VALUES) -> str:
     """Return the most frequent values with their counts, and how many more there are."""
     most = ", ".join(f"{value} {n:,}" for value, n in counts.most_common(shown))
     return most + (f" and {len(counts) - shown:,} more" if len(counts) > shown else "")
-
-
-def describe_ids(preview: Preview, given: str | None) -> str:
-    """Return a line about the ids of a file that scores would copy, where several are the same."""
-    file = add_id_column(preview.file, given)
-    column = dict(file.layout.mapping).get(ID)
-    ids = [format_id(record.get(column or fields.ABSENT)) for record in preview.records]
-    warning = warn_of_ids(Counter(one for one in ids if one is not None), column or "")
-    return f"ids       {file.name}: {warning}" if warning else ""
-
-
-def count_unknown_stars(preview: Preview) -> Counter[str]:
-    """Return how often each value that is no number of stars occurs in their column."""
-    column = dict(preview.file.layout.mapping).get("stars", fields.ABSENT)
-    given = (fields.unwrap(record.get(column)) for record in preview.records)
-    return Counter(
-        str(value)[:TEXT_CHARACTERS]
-        for value, review in zip(given, preview.reviews, strict=True)
-        if not review.rating and value not in (None, "") and value == value  # NaN
-    )
 
 
 def describe_rating(rating: tuple[float, float] | None, scale: Scale | None) -> str:
@@ -229,12 +207,7 @@ def describe_rating(rating: tuple[float, float] | None, scale: Scale | None) -> 
         return given
     number = int(scale.map_ratings(np.array(rating[:1]))[0])
     stars = f"{number or 'no'} {'star' if number == 1 else 'stars'}"
-    if number == rating[0]:
-        return stars
-    top = ""
-    if scale.name not in (BINARY, NPS) and not is_reversed(scale.name):
-        top = f" of {show_rating(parse_scale(scale.name)[1])}"
-    return f"{given}{top} ({stars})"
+    return stars if number == rating[0] else f"{given} ({stars})"
 
 
 def count_ratings(previews: Iterable[Preview]) -> dict[str, Counter[tuple[float, float]]]:
@@ -281,8 +254,7 @@ def read_preview(file: DumpFile) -> Preview:
             return Preview(file, head, count, is_whole)
     with PlainStream(file.path, file.compression, file.member, file.layout.max_expansion) as plain:
         block = plain.read(PREVIEW_BYTES)
-        is_whole = not plain.read(1)
-        is_damaged = bool(plain.damage)
+        is_whole, is_damaged = not plain.read(1), bool(plain.damage)
     if not is_whole:
         least = len(block) // 2
         end = work_units.find_boundary(block, least, file.layout) if least else -1

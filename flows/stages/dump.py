@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import UserError, name_setting, require
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.beam_jobs.sample.sample_dump import is_sample, write_sample
 from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.store.stage import KnownFile, Stage
 from amazon_electra.flows.store.store import Store
 
+FIELD = "dump.paths"
 SAMPLE = re.compile(r".*/samples/sample-(\d+)\.json\.gz")
 """Path of a synthetic dump, on any host."""
 
 
 class DumpFile(Settings):
-    """A file of a dump."""
+    """A file of a dump; its size in bytes."""
 
     name: str
     size: int
-    """Bytes."""
     sha256: str
 
 
@@ -44,40 +44,37 @@ def build_dump_stage(chosen: Dump, store: Store) -> ListedDump:
     """Return the dump as a stage. Nothing is copied: its fingerprint is that of its files, wherever
     they lie; each is read once for its digest, as long as it stays.
     """
-    here = [given for given in chosen.paths if "://" not in given]
-    there = [given for given in chosen.paths if "://" in given]
-    near = [path for given in here for path in list_files(given, store)]
-    files = [DumpFile(name=p.name, size=p.stat().st_size, sha256=store.digest(p)) for p in near]
-    paths = list(map(str, near))
-    for given in there:
-        addresses = sorted(storage.expand_patterns([given], "dump.paths"))
-        with storage.report_unreachable(name_setting("dump.paths", given)):
-            for at in addresses:
-                size, name = storage.get_size(at), at.rsplit("/", 1)[-1]
-                files.append(DumpFile(name=name, size=size, sha256=store.digest(at)))
-        paths += addresses
+    files, paths = list[DumpFile](), list[str]()
+    for given in sorted(chosen.paths, key=storage.is_remote):
+        if storage.is_remote(given):
+            found = sorted(storage.expand_patterns([given], FIELD))
+        else:
+            found = [str(path) for path in list_files(given, store)]
+        with storage.report_unreachable(name_setting(FIELD, given)):
+            for path in found:
+                size, name = storage.get_size(path), path.rsplit("/", 1)[-1]
+                files.append(DumpFile(name=name, size=size, sha256=store.digest(path)))
+        paths += found
     if twice := {p for p in paths if paths.count(p) > 1}:
-        raise UserError("named more than once", "dump.paths", min(twice))
+        raise UserError("named more than once", FIELD, min(twice))
     result = {
         "files": len(paths),
         "bytes": sum(file.size for file in files),
         "paths": paths,
         "name": name_dump(chosen.paths),
-        "synthetic": not there and all(map(is_sample, near)),
+        "synthetic": not any(map(storage.is_remote, paths)) and all(map(is_sample, paths)),
     }
     return ListedDump(DumpListing(files=tuple(files)), result=result)
 
 
-def list_files(given: str, store: Store, field: str = "dump.paths") -> list[Path]:
+def list_files(given: str, store: Store, field: str = FIELD) -> list[Path]:
     """Return what one entry of dump.paths stands for, in order of name; mistakes name the field."""
     if given.startswith("sample:"):
         return [write_sample_dump(int(given.removeprefix("sample:")), store)]
     found = sorted(map(Path, storage.expand_patterns([str(Path(given).expanduser())], field)))
-    for path in found:
-        if not os.access(path, os.R_OK):  # a link to nothing, or to itself, too
-            raise UserError("cannot be read", field, path)
-    if not any(path.stat().st_size for path in found):
-        raise UserError("is empty", field, found[0])
+    for path in found:  # a link to nothing, or to itself, too
+        require(os.access(path, os.R_OK), "cannot be read", field, path)
+    require(any(path.stat().st_size for path in found), "is empty", field, found[0])
     return [path.resolve() for path in found]
 
 
@@ -118,25 +115,17 @@ def hash_files(paths: Sequence[Path], store: Store) -> tuple[KnownFile, ...]:
     return tuple((str(path), store.digest(path)) for path in paths)
 
 
-def locate_files(files: Sequence[KnownFile], store: Store, field: str = "dump.paths") -> list[str]:
+def locate_files(files: Sequence[KnownFile], store: Store, field: str = FIELD) -> list[str]:
     """Return the paths of files; UserError where one is not on this host as the run knows it."""
     for path, sha256 in files:
-        if not Path(path).is_file():
-            raise UserError(
-                "not on this host; put it into s3:// or gs://, or into a folder that all hosts "
-                "share",
-                field,
-                path,
-            )
-        if store.digest(path) != sha256:
-            raise UserError("differs on this host; copy it again", field, path)
+        share = "put it into s3:// or gs://, or into a folder that all hosts share"
+        require(Path(path).is_file(), f"not on this host; {share}", field, path)
+        require(store.digest(path) == sha256, "differs on this host; copy it again", field, path)
     return [path for path, _ in files]
 
 
 def name_dump(paths: list[str]) -> str:
     """Return a name short enough for a run: the first file's, and how many more there are."""
-    first = (
-        Path(paths[0]).name.split(".")[0].replace("sample:", "sample-").replace("*", "").strip("_-")
-        or "dump"
-    )
-    return first if len(paths) == 1 else f"{first}+{len(paths) - 1}"
+    first = Path(paths[0]).name.split(".")[0].replace("sample:", "sample-").replace("*", "")
+    more = f"+{len(paths) - 1}" if len(paths) > 1 else ""
+    return f"{first.strip('_-') or 'dump'}{more}"

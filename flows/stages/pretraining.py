@@ -14,7 +14,6 @@ from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.policy import PASSES, TOKENS
 from amazon_electra.flows.runner.processes import run_job
-from amazon_electra.flows.stages.origin import MODEL_TYPE
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.config import PretrainConfig, TrainingResources
@@ -74,21 +73,17 @@ class Pretraining(Stage):
     @property
     def parameters(self) -> Mapping[str, Any]:
         config, origin = self.config, self.inputs.get("origin")
-        recipe = RECIPES[config.recipe]
-        shape = {} if origin else {"recipe.architecture": recipe.architecture.model_dump()}
-        deciding = {name: text for name, text in config.settings.items() if name != KEEP}
-        return {
-            **config.model_dump(mode="json", exclude={"settings"}),
-            **shape,
-            "recipe.pretraining": recipe.pretraining.model_dump(),
-            "settings": deciding,
-            **({"start_defaults": list_start_defaults(origin, deciding)} if origin else {}),
-        }
+        recipe, told = RECIPES[config.recipe], config.model_dump(mode="json")
+        told["settings"].pop(KEEP, None)
+        if origin:
+            heads = dict(NEW_HEAD_SETTINGS), dict(OLD_HEAD_SETTINGS)
+            told["start_defaults"] = [*heads, dict(MASK_PROBABILITIES), GENERATOR_DEPTH]
+        else:
+            told["recipe.architecture"] = recipe.architecture.model_dump()
+        return {**told, "recipe.pretraining": recipe.pretraining.model_dump()}
 
     def locate(self, store: Store, on_engine: bool = False) -> str:
-        """Return the encoder that is there to be fine-tuned (model/pretraining/save.py); before it
-        is made, the one that its settings lead to.
-        """
+        """Return the encoder to fine-tune; before it is made, the one that its settings lead to."""
         trunk = find_objective(resolve_recipe(self).pretraining.objective).trunk
         names = dict.fromkeys([trunk, "encoder", "discriminator"])
         folder = store.fetch(self, *names, "generator")
@@ -189,15 +184,12 @@ def check_device(device: str) -> None:
 
 def divide_cores(given: Resources) -> TrainingResources:
     """Return a training's share of the cores: on a CPU the jobs beside it have one each."""
-    threads, device = given.threads, given.device
-    if not threads and given.beside and not has_accelerator(device):
-        threads = max(1, ((os.cpu_count() or 1) - given.beside) // given.processes)
-    return TrainingResources.model_validate(
-        {
-            "device": device,
-            "processes": given.processes if given.processes > 1 else None,
-            "threads": threads or None,
-        }
+    threads, processes = given.threads, given.processes
+    if not threads and given.beside and not has_accelerator(given.device):
+        threads = max(1, ((os.cpu_count() or 1) - given.beside) // processes)
+    device: Any = given.device
+    return TrainingResources(
+        device=device, processes=processes if processes > 1 else None, threads=threads or None
     )
 
 
@@ -235,7 +227,7 @@ def build_training(
 
 
 def build_pretraining_stage(
-    parameters: Parameters,
+    p: Parameters,
     shards: Stage,
     *,
     origin: Stage | None = None,
@@ -245,23 +237,10 @@ def build_pretraining_stage(
     """Return the pre-training that the form describes; the shards `dev` measure it. On a CPU it
     leaves `beside` cores to jobs that run at the same time.
     """
-    chosen, settings = parameters.pretraining, parameters.pretraining.trainer_settings
-    is_open = not chosen.steps and "steps" not in settings
+    chosen, settings = p.pretraining, p.pretraining.trainer_settings
     budget: dict[str, Any] = {"steps": chosen.steps}
-    if origin and parameters.recipe == "published" and is_open:
+    if origin and p.recipe == "published" and not (chosen.steps or "steps" in settings):
         budget = {"tokens": TOKENS, "passes": PASSES}
     resources = Resources(device=chosen.device, processes=chosen.processes, beside=beside)
-    own = parameters.recipe, settings, chosen.seed, shards, resources
+    own = p.recipe, settings, chosen.seed, shards, resources
     return build_training(*own, origin=origin, dev=dev, **budget)
-
-
-def list_start_defaults(origin: Stage, settings: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return what decides the settings by default of a training that begins with this encoder: that
-    of ELECTRAs too where it may be one, or is to become one.
-    """
-    defaults = [dict(NEW_HEAD_SETTINGS), dict(OLD_HEAD_SETTINGS)]
-    if share := MASK_PROBABILITIES.get(origin.result.get(MODEL_TYPE, "")):
-        defaults.append({"mask_probability": str(share)})
-    if "electra" in (origin.result.get(MODEL_TYPE, "electra"), settings.get("objective")):
-        defaults.append({**OLD_HEAD_SETTINGS, "generator_depth": f"{GENERATOR_DEPTH:.2f}"})
-    return defaults

@@ -125,17 +125,6 @@ def test_a_published_generator_is_loaded_with_its_discriminator(list_stages, enc
     assert list_stages(*both)[1]["origin mini-bert"].fingerprint != origin.fingerprint
 
 
-@pytest.mark.parametrize(("kind", "has_recipe"), [("bert", False), ("electra", True)])
-def test_the_recipe_of_electras_counts_where_one_may_be_trained(
-    list_stages, encoder, kind, has_recipe
-):
-    file = encoder / "config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "model_type": kind}))
-    _, stages = list_stages(f"pretraining.start_from={encoder}", "pretraining.steps=9")
-    told = json.dumps(stages["pre-training"].parameters["start_defaults"])
-    assert ("generator_depth" in told) == has_recipe
-
-
 @pytest.mark.parametrize("place", [".", "/nothing"])
 def test_a_place_without_an_encoder_is_refused(list_stages, place, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

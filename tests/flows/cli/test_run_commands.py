@@ -14,17 +14,11 @@ def attempt(*words):
     return main.run_words(words)
 
 
-@pytest.mark.parametrize("command", ["run", "score"])
-def test_a_dump_is_asked_for(command, tmp_path, capsys):
-    assert attempt(command, "--store", str(tmp_path)) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("error: --dump: name the files")
-    assert "sample:20000" in line
-
-
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (["run"], ["--dump: name the files", "sample:20000"]),
+        (["score"], ["--dump: name the files", "sample:20000"]),
         (["run", "--dmp", "x"], ["--dmp", "--dump?"]),
         (["rum"], ["rum", '"run"?']),
         (["run", "--encoding", "cp1252"], ["--encoding", "--dump.encoding?"]),

@@ -36,10 +36,7 @@ LISTS = {
 }
 DUMPS = {
     "a text by its length": table("Q1,Q3", lambda i: f"{i % 5 + 1},{text(i)}"),
-    "pros and cons": table("pros,cons,rating", lambda i: f"good {text(i)},bad {stars(i)}"),
     "six steps": table("text,rating", lambda i: f"{text(i)},{i % 6 + 1}"),
-    "four steps": table("text,rating", lambda i: f"{text(i)},{i % 4 + 1}"),
-    "from zero": table("text,rating", lambda i: f"{text(i)},{i % 6}"),
     "one is excellent": table("text,rating", lambda i: f"{text(i)},{EXCELLENT[i % 3]}"),
     "nps": table("text,score", lambda i: f"{text(i)},{i % 11}"),
     "classes": table("text,why returned", lambda i: f"{text(i)},{('late', 'too small')[i % 2]}"),

@@ -72,16 +72,6 @@ def shop(tmp_path_factory, served):
 
 
 @pytest.mark.smoke
-def test_a_dry_run_shows_the_plan_and_makes_nothing(shell):
-    write_shop(shell.folder / "shop.csv", 100)
-    alone = replace(shell, store=shell.folder / "store")
-    printed = alone.type("amazon-electra run --dump shop.csv --dry-run")
-    assert re.search(r"^to do +corpus ", printed, re.M)
-    assert "shop.csv" in printed
-    assert not alone.store.exists()
-
-
-@pytest.mark.smoke
 def test_a_run_answers_for_each_task(shop):
     shell, printed = shop
     models, report = find_models(printed), find_report(printed)
@@ -264,7 +254,6 @@ def test_a_stage_is_listed_shown_and_made_alone(shop):
     assert find_report(printed).parent.name in shell.type("amazon-electra runs")
     [path, *_] = sorted(shell.store.glob("finetuning/*/stage.json"))
     stage = f"finetuning/{path.parent.name}"
-    assert stage in shell.type("amazon-electra runs --stages")
     assert "dev.accuracy" in shell.type(f"amazon-electra show {path.parent.name}")
     told = shell.type(
         "python -m amazon_electra.flows.run_stage STORE STAGE/FINGERPRINT",

@@ -167,7 +167,8 @@ def _check_settings(study: Study) -> Iterator[str]:
         yield f"search.space.{line}"
     for name in study.search.space:
         setting = "learning_rates" if name == "learning_rate" else name
-        layers = {field: one.settings for field, one in (*arms.items(), *tasks.items())}
+        layers = {field: arm.settings for field, arm in arms.items()}
+        layers |= {field: task.settings for field, task in tasks.items()}
         for field, layer in layers.items():
             if setting in layer:
                 yield f"search.space.{name}: {field}.{setting} would hold, not what is found"

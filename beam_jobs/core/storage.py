@@ -6,6 +6,7 @@ whole file, after a crash too.
 """
 
 import glob
+import itertools
 import json
 import os
 import re
@@ -53,13 +54,17 @@ VERSIONS = (
 RELIABLE_VERSIONS = VERSIONS[:3]  # those that change with every write
 Identity = tuple[str, int, str]  # of a file: path, bytes, and its version (`describe_identity`)
 Stretch = tuple[str, int, int]  # of a file: path, first byte, end
-Places = dict[str, tuple[Any, str]]  # the store of each pattern of one, and the pattern within it
 S3_PARTS = {"default_block_size": PART_BYTES, "max_concurrency": 4}  # s3fs: 50 MB, ten times
 fsspec.config.conf["s3"] = S3_PARTS | fsspec.config.conf.get("s3", {})
 
 
 def is_remote(path: str | os.PathLike) -> bool:
     return "://" in str(path)
+
+
+def open_store(path: str | os.PathLike) -> tuple[Any, str]:
+    """Return the store of a path and the path in it; no listings are kept, which grow old."""
+    return fsspec.core.url_to_fs(str(path), use_listings_cache=False)
 
 
 def join_path(folder: str | os.PathLike, *names: str) -> str:
@@ -72,7 +77,7 @@ def open_bytes(path: str, block_bytes: int | None = None) -> BinaryIO:
     """Open a file; of one in a store so many bytes are fetched ahead (None: its own default)."""
     if not is_remote(path):
         return open(path, "rb")
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = open_store(path)
     return cast(BinaryIO, fs.open(inner, "rb", block_size=block_bytes))
 
 
@@ -84,7 +89,7 @@ def read_bytes(path: str) -> bytes:
 def read_range(path: str, start: int, stop: int) -> bytes:
     """Return a stretch of a file; of one in a store no more is fetched."""
     if is_remote(path):
-        fs, inner = fsspec.core.url_to_fs(path)
+        fs, inner = open_store(path)
         return cast(bytes, fs.cat_file(inner, start=start, end=stop)) if start < stop else b""
     with open(path, "rb") as file:
         file.seek(start)
@@ -100,26 +105,17 @@ def read_first_bytes(path: str, size: int) -> bytes:
 
 
 def read_each(stretches: Iterable[Stretch]) -> Iterator[bytes]:
-    """Yield stretches of files in turn; of a store several small ones are fetched at once."""
-    group: list[Stretch] = []
-    for wanted in stretches:
-        size = sum(stop - start for _, start, stop in [*group, wanted])
-        if group and (len(group) == READS_AT_ONCE or size > PART_BYTES):
-            yield from _read_group(group)
-            group = []
-        group.append(wanted)
-    yield from _read_group(group)
-
-
-def _read_group(group: list[Stretch]) -> Iterator[bytes]:
-    filled = [wanted for wanted in group if wanted[1] < wanted[2]]
-    if len(filled) < 2 or not is_remote(filled[0][0]):
-        yield from (read_range(*wanted) for wanted in group)
-        return
-    fs, _ = fsspec.core.url_to_fs(filled[0][0])
-    paths, starts, stops = map(list, zip(*filled, strict=True))
-    found = iter(fs.cat_ranges(paths, starts, stops, on_error="raise"))
-    yield from (next(found) if start < stop else b"" for _, start, stop in group)
+    """Yield stretches of files in turn; of a store several are fetched at once."""
+    waiting = iter(stretches)
+    while group := list(itertools.islice(waiting, READS_AT_ONCE)):
+        filled = [one for one in group if one[1] < one[2]]
+        if len(filled) < 2 or not is_remote(filled[0][0]):
+            yield from (read_range(*one) for one in group)
+            continue
+        paths, starts, stops = map(list, zip(*filled, strict=True))
+        fs, _ = open_store(filled[0][0])
+        found = iter(fs.cat_ranges(paths, starts, stops, on_error="raise"))
+        yield from (next(found) if start < stop else b"" for _, start, stop in group)
 
 
 def map_paths(function: Callable[[str], T], paths: Iterable[str]) -> Iterator[T]:
@@ -140,7 +136,7 @@ def hash_file(path: str) -> str:
 
 
 def get_size(path: str) -> int:
-    return fsspec.core.url_to_fs(path)[0].size(path) if is_remote(path) else os.path.getsize(path)
+    return open_store(path)[0].size(path) if is_remote(path) else os.path.getsize(path)
 
 
 def describe_identity(path: str) -> Identity:
@@ -148,7 +144,7 @@ def describe_identity(path: str) -> Identity:
     if not is_remote(path):
         state = os.stat(path)
         return path, state.st_size, str(state.st_mtime_ns)
-    fs, inner = fsspec.core.url_to_fs(path)
+    fs, inner = open_store(path)
     return _identify(path, fs.info(inner), VERSIONS)
 
 
@@ -164,8 +160,7 @@ def check_unchanged(identity: Identity) -> None:
         if not is_remote(path):
             found = {describe_identity(path)}
         else:
-            fs, inner = fsspec.core.url_to_fs(path)
-            fs.invalidate_cache(inner)
+            fs, inner = open_store(path)
             info = fs.info(inner)
             # a listing may say less than an answer about one file
             found = {_identify(path, info, VERSIONS[first:]) for first in range(len(VERSIONS))}
@@ -177,15 +172,14 @@ def check_unchanged(identity: Identity) -> None:
 
 
 def exists(path: str) -> bool:
-    return fsspec.core.url_to_fs(path)[0].exists(path) if is_remote(path) else os.path.exists(path)
+    return open_store(path)[0].exists(path) if is_remote(path) else os.path.exists(path)
 
 
 def list_names(folder: str) -> list[str]:
     """Return the names in a folder, sorted; none where there is no such folder."""
     if not is_remote(folder):
         return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
-    fs, inner = fsspec.core.url_to_fs(folder)
-    fs.invalidate_cache()
+    fs, inner = open_store(folder)
     if fs.exists(inner):
         return sorted(p.rstrip("/").rsplit("/", 1)[-1] for p in fs.ls(inner, detail=False))
     return []
@@ -194,7 +188,7 @@ def list_names(folder: str) -> list[str]:
 def remove_path(path: str) -> None:
     """Remove a file, or a folder with all it holds, if it is there."""
     if is_remote(path):
-        fs, inner = fsspec.core.url_to_fs(path)
+        fs, inner = open_store(path)
         if fs.exists(inner):
             fs.rm(inner, recursive=True)
     elif os.path.isdir(path):
@@ -241,19 +235,14 @@ def check_output(folder: str, inputs: Iterable[str] = ()) -> None:
     """
     if is_remote(folder):
         with report_unreachable(name_setting("output", folder)):
-            fs, probe = fsspec.core.url_to_fs(join_path(folder, ".writable.tmp"))
+            fs, probe = open_store(join_path(folder, ".writable.tmp"))
             fs.pipe_file(probe, b"")
             fs.rm_file(probe)
         return
     for path in inputs:
         if not is_remote(path) and Path(path).resolve().parent == Path(folder).resolve():
             raise UserError(f"{path}, an input, lies in it; give another folder", "output", folder)
-    try:
-        os.makedirs(folder, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror or error}", "output", folder) from None
+    files.make_writable_folder("output", Path(folder))
 
 
 @contextmanager
@@ -263,7 +252,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
         with tempfile.TemporaryDirectory() as folder:
             temporary = Path(folder, "part")
             yield temporary
-            fs, inner = fsspec.core.url_to_fs(str(path))
+            fs, inner = open_store(path)
             fs.put_file(str(temporary), inner, chunksize=PART_BYTES)
         return
     with files.atomic_path(path) as temporary:
@@ -290,75 +279,53 @@ def expand_patterns(patterns: Iterable[str], field: str = "input") -> list[str]:
 def list_files(patterns: Iterable[str], field: str = "input") -> dict[str, Identity | None]:
     """Return every file that the patterns name, sorted by name, with its identity if known."""
     given, found = list(patterns), dict[str, Identity | None]()
-    with open_places(given, field) as places:
-        expanded = map_paths(lambda pattern: _expand(pattern, field, places), given)
-        for pattern, paths in zip(given, expanded, strict=True):
-            if not paths:
-                raise UserError("no such file", field, pattern)
-            for path in paths:
-                check_name(path, field)
-            found |= paths
+    expanded = map_paths(lambda pattern: expand_pattern(pattern, field), given)
+    for pattern, paths in zip(given, expanded, strict=True):
+        if not paths:
+            raise UserError("no such file", field, pattern)
+        for path in paths:
+            check_name(path, field)
+        found |= paths
     return dict(sorted(found.items(), key=lambda file: (os.path.basename(file[0]), file[0])))
 
 
 def expand_pattern(pattern: str, field: str = "input") -> dict[str, Identity | None]:
-    """Return the files of a name or glob, with all in its folders; none where nothing matches."""
-    with open_places([pattern], field) as places:
-        return _expand(pattern, field, places)
-
-
-@contextmanager
-def open_places(patterns: Iterable[str], field: str) -> Iterator[Places]:
-    """Open the stores of patterns, without the listings that they keep for as long as the process
-    lives, before and after: they grow old.
+    """Return the files of a name or glob, with all in its folders; none where nothing matches.
+    Hidden files, marks and checksums are left out; stderr names the latter.
     """
-    places: Places = {}
-    for pattern in filter(is_remote, patterns):
-        with report_unreachable(name_setting(field, pattern)):
-            places[pattern] = fsspec.core.url_to_fs(pattern)
-    for store in (stores := {store for store, _ in places.values()}):
-        store.invalidate_cache()
-    try:
-        yield places
-    finally:
-        for store in stores:
-            store.invalidate_cache()
-
-
-def _expand(pattern: str, field: str, places: Places) -> dict[str, Identity | None]:
+    found: dict[str, Identity | None] = {}
     if not is_remote(pattern):
-        paths = []
         for name in [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True):
-            paths += [name] if os.path.isfile(name) else list(_walk_folder(name))
-        return {os.path.abspath(path): None for path in _leave_out_others(paths, pattern, field)}
-    with report_unreachable(name_setting(field, pattern)):
-        fs, inner = places[pattern]
-        found: dict[str, dict[str, Any]] = {}
-        for name, info in match_remote(fs, inner).items():
-            found |= {name: info} if info["type"] == "file" else fs.find(name, detail=True)
-        identities = [
-            _identify(str(fs.unstrip_protocol(name)), found[name], RELIABLE_VERSIONS)
-            for name in _leave_out_others(found, inner, field)
-        ]
-    for address, size, _ in identities:
-        if size is None:  # no Content-Length, or one of what a Content-Encoding has packed
-            name = shlex.quote(os.path.basename(urlsplit(address).path) or "dump")
-            fetch = f"curl -fL --compressed -o {name} {shlex.quote(address)}"
-            why = f"its server gives no Content-Length; fetch it first: {fetch}"
-            raise UserError(why, field, address)
-    return {one[0]: one if one[2] else None for one in identities}
-
-
-def _leave_out_others(found: Iterable[str], pattern: str, field: str) -> list[str]:
-    """Return the paths that are neither hidden nor marks and checksums, which stderr names."""
-    spelled, kept, others = {".", "..", *pattern.split("/")}, list[str](), list[str]()
-    for path in found:
+            found |= dict.fromkeys([name] if os.path.isfile(name) else _walk_folder(name))
+    else:
+        with report_unreachable(name_setting(field, pattern)):
+            fs, inner = open_store(pattern)
+            try:  # a name may have brackets
+                there = {inner: fs.info(inner)}
+            except FileNotFoundError:
+                there = fs.glob(inner, detail=True) if glob.has_magic(inner) else {}
+            for name, info in there.items():
+                files = {name: info} if info["type"] == "file" else fs.find(name, detail=True)
+                for inside, about in files.items():
+                    address = str(fs.unstrip_protocol(inside))
+                    found[address] = _identify(address, about, RELIABLE_VERSIONS)
+    spelled, kept, others = {".", "..", *pattern.split("/")}, dict[str, Identity | None](), []
+    for path, identity in found.items():
         *folders, name = path.split("/")
-        is_hidden = any(one.startswith(".") and one not in spelled for one in folders)
-        if not (is_hidden or name.startswith(".")):
-            (others if path != pattern and is_no_data(path) else kept).append(path)
+        if any(one.startswith(".") and one not in spelled for one in folders) or name[:1] == ".":
+            continue
+        if path != pattern and is_no_data(path):
+            others.append(name)
+            continue
+        if identity and identity[1] is None:  # no Content-Length, or that of a Content-Encoding
+            file = shlex.quote(os.path.basename(urlsplit(path).path) or "dump")
+            fetch = f"curl -fL --compressed -o {file} {shlex.quote(path)}"
+            why = f"its server gives no Content-Length; fetch it first: {fetch}"
+            raise UserError(why, field, path)
+        is_known = identity and identity[2]
+        kept[path if identity else os.path.abspath(path)] = identity if is_known else None
     if others:
-        names = ", ".join(map(os.path.basename, others[:3])) + ", …" * (len(others) > 3)
+        names = ", ".join(others[:3]) + ", …" * (len(others) > 3)
         where = name_setting(field, pattern)
         print(f"{where}: {len(others)} left out, which hold no data: {names}", file=sys.stderr)
     return kept
@@ -367,14 +334,6 @@ def _leave_out_others(found: Iterable[str], pattern: str, field: str) -> list[st
 def is_no_data(path: str) -> bool:
     """Return whether a file is by its name a mark, a checksum or of an operating system."""
     return "__MACOSX" in path.split("/") or bool(NO_DATA.fullmatch(os.path.basename(path)))
-
-
-def match_remote(fs: Any, pattern: str) -> dict[str, dict[str, Any]]:
-    """Return what a store holds by this name, or else by this glob; names may have brackets."""
-    try:
-        return {pattern: fs.info(pattern)}
-    except FileNotFoundError:
-        return dict(fs.glob(pattern, detail=True)) if glob.has_magic(pattern) else {}
 
 
 def _walk_folder(folder: str) -> Iterator[str]:

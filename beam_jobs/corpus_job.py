@@ -185,24 +185,25 @@ def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollectio
 def search_duplicates(sizes: beam.PCollection, plan: CorpusPlan) -> dict[str, beam.PCollection]:
     """Return by kind rows of reviews that do not stay or have copies of other labels, by unit."""
     units, prepared = beam.pvalue.AsSingleton(sizes), plan.folders.prepared
-    parts = (
+    hash_buckets = (
         sizes
-        | "List buckets" >> beam.FlatMap(exact.list_parts)
+        | "List buckets" >> beam.FlatMap(exact.list_buckets)
         | "Spread buckets" >> Spread(plan.engine)
     )
     duplicates = {
-        "exact": parts | "Find duplicates" >> beam.FlatMap(exact.find_in_part, prepared, units)
+        "exact": hash_buckets
+        | "Find duplicates" >> beam.FlatMap(exact.find_in_bucket, prepared, units)
     }
     if labels := len(plan.preparation.labels):
-        duplicates["contradictions"] = parts | "Find contradictory labels" >> beam.FlatMap(
+        duplicates["contradictions"] = hash_buckets | "Find contradictory labels" >> beam.FlatMap(
             exact.find_contradictions, prepared, units, labels
         )
     if similarity := plan.config.near_duplicates:
         duplicates["near"] = (
             sizes
-            | "List bands" >> beam.FlatMap(near.list_parts, similarity)
+            | "List bands" >> beam.FlatMap(near.list_buckets, similarity)
             | "Spread bands" >> Spread(plan.engine)
-            | "Find near-duplicates" >> beam.FlatMap(near.find_in_part, prepared, units)
+            | "Find near-duplicates" >> beam.FlatMap(near.find_in_bucket, prepared, units)
         )
     return duplicates
 
@@ -242,15 +243,15 @@ def match_held_out(
             | "Group near duplicates" >> beam.GroupByKey()
             | "Write near copies" >> beam.Map(near.write_copies, plan.folders.matches)
         )
-    parts = (
+    run_buckets = (
         sizes
-        | "List run buckets" >> beam.FlatMap(held_out.list_run_parts, others)
+        | "List run buckets" >> beam.FlatMap(held_out.list_run_buckets, others)
         | "Spread run buckets" >> Spread(plan.engine)
     )
     prepared, folder = plan.folders.prepared, plan.folders.matches
     compared = prepared, folder, beam.pvalue.AsSingleton(sizes), copies, others
     common = beam.pvalue.AsList(
-        parts | "Count texts of n-grams" >> beam.Map(held_out.write_common, *compared)
+        run_buckets | "Count texts of n-grams" >> beam.Map(held_out.write_common, *compared)
     )
     counts = beam.pvalue.AsList(
         sizes
@@ -259,7 +260,7 @@ def match_held_out(
         | "Count common n-grams"
         >> beam.FlatMap(common_ngrams.write_counts, folder, held_out.HELD_RUN, common)
     )
-    matches = parts | "Match held-out reviews" >> beam.Map(
+    matches = run_buckets | "Match held-out reviews" >> beam.Map(
         held_out.write_matches, *compared, common, counts
     )
     return beam.pvalue.AsList(matches)

@@ -1,7 +1,7 @@
 """N-grams that many reviews share, such as a disclaimer, count for nothing where reviews are
 compared with held-out texts (held_out.py).
 
-MATCHES/NNN.common    hashes, uint64, of the common n-grams of a part of the buckets
+MATCHES/NNNN.common   hashes, uint64, of the common n-grams of a bucket
 MATCHES/FILE.counts   TEXT_NGRAMS of a file of held-out texts
 """
 
@@ -32,7 +32,7 @@ WHOLE = np.uint64(1)
 
 
 def is_whole(runs: np.ndarray) -> np.ndarray:
-    """Return, per hash, whether it is that of a whole text (`held_out.list_ngrams`)."""
+    """Return, per hash, whether it is that of a whole text (`held_out.NGramHasher`)."""
     return (runs & WHOLE).astype(bool)
 
 
@@ -91,7 +91,7 @@ class NGramTexts:
 
 
 def read_common(paths: Sequence[str]) -> np.ndarray:
-    """Return the hashes of the common n-grams that `write_common` left of all parts, ascending."""
+    """Return the hashes of the common n-grams of all buckets (`write_common`), ascending."""
     packed = storage.map_paths(storage.read_bytes, paths)
     return np.sort(np.frombuffer(b"".join(packed), HASH))
 

@@ -14,7 +14,7 @@ import numpy as np
 import xxhash
 
 from amazon_electra.beam_jobs.deduplication import buckets
-from amazon_electra.beam_jobs.deduplication.buckets import Part
+from amazon_electra.beam_jobs.deduplication.buckets import Bucket
 from amazon_electra.beam_jobs.reading.work_units import UnitSize
 from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
 
@@ -77,21 +77,15 @@ def make_codes_kind(labels: int) -> np.dtype:
 
 
 def find_contradictions(
-    part: Part, folder: str, counts: list[UnitSize], labels: int
+    bucket: Bucket, folder: str, counts: list[UnitSize], labels: int
 ) -> Iterator[UnitRows]:
     """Yield CONTRADICTION by unit, of reviews that stay of copies with different classes."""
     hashes = buckets.list_unit_files(folder, counts, "hashes")
     paths = tuple(f"{path.removesuffix('hashes')}codes" for path in hashes.paths)
-    codes = replace(hashes, paths=paths)
-    with (
-        buckets.open_part(part, hashes, PACKED_ROW) as read_hashes,
-        buckets.open_part(part, codes, make_codes_kind(labels)) as read_codes,
-    ):
-        found = (
-            compare_labels(list(read_hashes(bucket)), list(read_codes(bucket)))
-            for bucket in buckets.list_buckets_of(part)
-        )
-        yield from collect_units(found, counts)
+    parts = list(buckets.read_bucket(bucket, hashes, PACKED_ROW))
+    kind = make_codes_kind(labels)
+    codes = list(buckets.read_bucket(bucket, replace(hashes, paths=paths), kind))
+    return collect_units(compare_labels(parts, codes), counts)
 
 
 def compare_labels(
@@ -128,27 +122,23 @@ def group_by_unit(units: np.ndarray, rows: np.ndarray) -> Iterator[tuple[int, np
 
 
 def collect_units(
-    found: Iterable[Iterable[tuple[int, np.ndarray]]], units: Sequence[UnitSize]
+    found: Iterable[tuple[int, np.ndarray]], units: Sequence[UnitSize]
 ) -> Iterator[UnitRows]:
-    """Yield what several buckets have found, by unit, the largest first: they are dealt out so."""
-    packed = [list[bytes]() for _ in units]
-    for of_bucket in found:
-        for number, rows in of_bucket:
-            packed[number].append(rows.tobytes())
-    for unit, each in sorted(zip(units, packed, strict=True), key=lambda one: -one[0].prepared):
-        if each:
-            yield unit.unit, b"".join(each)
+    """Yield what was found in a bucket by unit, the largest first: they are dealt out so."""
+    packed: dict[int, bytes] = {}
+    for number, rows in found:
+        packed[number] = packed.get(number, b"") + rows.tobytes()
+    for number in sorted(packed, key=lambda number: -units[number].prepared):
+        yield units[number].unit, packed[number]
 
 
-def list_parts(counts: list[UnitSize]) -> Iterator[Part]:
-    """Yield the parts of the buckets."""
+def list_buckets(counts: list[UnitSize]) -> Iterator[Bucket]:
     reviews = sum(unit.prepared for unit in counts)
-    return buckets.list_parts(buckets.count_buckets(reviews, BUCKET_ROWS, reviews))
+    return buckets.list_buckets(reviews, BUCKET_ROWS, reviews)
 
 
-def find_in_part(part: Part, folder: str, counts: list[UnitSize]) -> Iterator[UnitRows]:
+def find_in_bucket(bucket: Bucket, folder: str, counts: list[UnitSize]) -> Iterator[UnitRows]:
     """Yield ROW_NUMBER of copies by unit, from the `.hashes` of all units in a folder."""
     files = buckets.list_unit_files(folder, counts, "hashes")
-    with buckets.open_part(part, files, PACKED_ROW) as read_hashes:
-        found = (find_duplicates(list(read_hashes(k))) for k in buckets.list_buckets_of(part))
-        yield from collect_units(found, counts)
+    parts = list(buckets.read_bucket(bucket, files, PACKED_ROW))
+    return collect_units(find_duplicates(parts), counts)

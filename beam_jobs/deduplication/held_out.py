@@ -14,9 +14,7 @@ No worker holds more than a bucket or the matches of a unit.
 """
 
 import itertools
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -26,12 +24,7 @@ import pyarrow.parquet as pq
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.limits import COMMON_TEXTS, Limits
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams
-from amazon_electra.beam_jobs.deduplication.buckets import (
-    BucketedFiles,
-    BucketedRows,
-    BucketReader,
-    Part,
-)
+from amazon_electra.beam_jobs.deduplication.buckets import Bucket, BucketedFiles, BucketedRows
 from amazon_electra.beam_jobs.deduplication.common_ngrams import WHOLE, HashFilter, NGramTexts
 from amazon_electra.beam_jobs.deduplication.evaluation_texts import (
     MIN_WORDS,
@@ -48,8 +41,6 @@ MIN_OVERLAP = 0.5
 MATCHES = 1 << 18  # pairs of a run and a held-out text that has it, which are counted at once
 RUN = np.dtype([("run", "<u8"), ("text", "<u4"), ("words", "<u4")])
 """The hash of a run, the number of a text that has it, and half of the hash of its words."""
-LookUp = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Returns of distinct runs, ascending, how many held-out texts have each, and the texts of all."""
 HELD_OUT_SPLITS = ("dev", "test")  # the splits that models are chosen and judged by
 HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u8"), ("row", "<u4"), ("size", "<u4")])
 """A hash, the hash of the words of a text that has it, that review's number, its distinct runs."""
@@ -59,38 +50,9 @@ bucket; for COMMON how many common runs the review has.
 """
 COMMON = np.uint64(0xFFFFFFFFFFFFFFFF)
 EQUAL = 1 << 30  # runs that texts of equal words count as sharing: more than any text has
-UNIT_MATCH = np.dtype([("unit", "<u8"), ("match", MATCH)])
-"""A match, and the number of its unit, shifted so that its first bits decide the bucket."""
 EVALUATION = "withheld"  # name of the file of the texts of evaluation files
 BUCKET_RUNS = 1 << 22  # held-out runs of a bucket at most, 96 MiB
 CHUNK_TEXTS = 4096  # evaluation texts whose forms are held at once
-
-
-def hash_runs(
-    texts: list[str], is_held_out: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return RUN of the texts that are not held out and HELD_RUN of those that are, by index, and
-    how many runs each has, uint32 [texts].
-    """
-    all_runs, all_owners = [np.empty(0, np.uint64)], [np.empty(0, np.uint32)]
-    hashes, sizes = np.zeros(len(texts), np.uint64), np.zeros(len(texts), np.uint32)
-    for start in range(0, len(texts), BATCH_TEXTS):
-        words, batch = split_words(texts[start : start + BATCH_TEXTS]), slice(start, None)
-        hashes[batch][: words.texts] = words.hash_texts()
-        runs, owners, sizes[batch][: words.texts] = list_ngrams(words)
-        all_runs.append(runs)
-        all_owners.append(owners + np.uint32(start))
-    runs, owners = np.concatenate(all_runs), np.concatenate(all_owners)
-    is_held = is_held_out[owners]
-    trained = np.empty(len(runs) - int(is_held.sum()), RUN)
-    trained["run"], trained["text"] = runs[~is_held], owners[~is_held]
-    trained["words"] = hashes[trained["text"]] >> np.uint64(32)
-    distinct, held_owners = drop_repeated_runs(runs[is_held], owners[is_held])
-    held = np.empty(len(distinct), HELD_RUN)
-    held["run"], held["text"], held["row"] = distinct, hashes[held_owners], held_owners
-    of_words = held_owners[~common_ngrams.is_whole(distinct)]
-    held["size"] = np.bincount(of_words, minlength=len(texts))[held_owners]
-    return trained, held, sizes
 
 
 class NGramHasher:
@@ -102,12 +64,30 @@ class NGramHasher:
 
     def add_texts(self, texts: list[str], is_held_out: np.ndarray) -> np.ndarray:
         """Add the runs of the next reviews; return how many of 8 words each has, uint32 [texts]."""
-        trained, held, sizes = hash_runs(texts, is_held_out)
-        trained["text"] += np.uint32(self.texts)
-        held["row"] += np.uint32(self.texts)
+        sizes = np.zeros(len(texts), np.uint32)
+        for start in range(0, len(texts), BATCH_TEXTS):
+            batch = slice(start, start + BATCH_TEXTS)
+            sizes[batch] = self._add_words(split_words(texts[batch]), is_held_out[batch])
+        return sizes
+
+    def _add_words(self, words: Words, is_held_out: np.ndarray) -> np.ndarray:
+        hashes, (runs, owners) = words.hash_texts(), words.hash_runs(RUN_WORDS)
+        sizes = np.bincount(owners, minlength=words.texts).astype(np.uint32)
+        whole = np.flatnonzero(words.count_words() >= MIN_WORDS).astype(np.uint32)
+        runs = np.concatenate([runs & ~WHOLE, hashes[whole] | WHOLE])
+        owners = np.concatenate([owners, whole])
+        is_held, before = is_held_out[owners], np.uint32(self.texts)
+        trained = np.empty(len(runs) - int(is_held.sum()), RUN)
+        trained["run"], trained["text"] = runs[~is_held], owners[~is_held] + before
+        trained["words"] = hashes[owners[~is_held]] >> np.uint64(32)
         self.trained.add_rows(trained)
+        distinct, owners = drop_repeated_runs(runs[is_held], owners[is_held])
+        held = np.empty(len(distinct), HELD_RUN)
+        held["run"], held["text"], held["row"] = distinct, hashes[owners], owners + before
+        of_words = owners[~common_ngrams.is_whole(distinct)]
+        held["size"] = np.bincount(of_words, minlength=words.texts)[owners]
         self.held_out.add_rows(held)
-        self.texts += len(texts)
+        self.texts += words.texts
         return sizes
 
 
@@ -156,73 +136,69 @@ def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
                 yield [" ".join(row["sentences"][row["has_title"] :]) for row in rows]
 
 
-def list_run_parts(
+def list_run_buckets(
     counts: list[UnitSize], others: BucketedFiles = buckets.NO_FILES
-) -> Iterator[Part]:
-    """Yield the parts of the buckets that are compared; `others` are no reviews of the dump."""
+) -> Iterator[Bucket]:
+    """Yield the buckets that are compared; `others` are no reviews of the dump."""
     runs = others.count_rows() + sum(unit.held_out_runs for unit in counts)
     reviews = sum(unit.prepared for unit in counts)
-    return buckets.list_parts(buckets.count_buckets(runs, BUCKET_RUNS, reviews))
+    return buckets.list_buckets(runs, BUCKET_RUNS, reviews) if runs else iter(())
 
 
-@contextmanager
-def open_part(
-    part: Part,
+def list_names(units: Sequence[UnitSize], others: BucketedFiles) -> list[str]:
+    """Return the names of all files of held-out texts, in the order of `read_held_out`."""
+    return [*map(common_ngrams.name_file, others.paths), *(unit.unit for unit in units)]
+
+
+def read_held_out(
+    bucket: Bucket,
     prepared: str,
     folder: str,
     units: Sequence[UnitSize],
     copies: Sequence[str],
     others: BucketedFiles,
-) -> Iterator[tuple[BucketReader, Callable[[int], Iterator[tuple[str, np.ndarray]]]]]:
-    """Yield two functions of the number of a bucket: what reads RUN of each unit, and what reads
-    files of held-out texts and their HELD_RUN, without reviews in the `copies` of units.
-    """
-    runs, held = (buckets.list_unit_files(prepared, units, kind) for kind in ("runs", "heldout"))
-    with (
-        buckets.open_part(part, runs, RUN) as read_runs,
-        buckets.open_part(part, held, HELD_RUN) as read_own,
-        buckets.open_part(part, others, HELD_RUN) as read_others,
-        open_files(folder, copies, "copies") as read_copies,
-    ):
+) -> Iterator[np.ndarray]:
+    """Yield HELD_RUN of a bucket, file by file, without reviews in the `copies` of units."""
+    yield from buckets.read_bucket(bucket, others, HELD_RUN)
+    files = buckets.list_unit_files(prepared, units, "heldout")
+    copied = read_beside(folder, "copies", copies, list_names(units, buckets.NO_FILES))
+    for rows, packed in zip(buckets.read_bucket(bucket, files, HELD_RUN), copied, strict=True):
+        yield rows[~np.isin(rows["row"], np.frombuffer(packed, ROW_NUMBER))]
 
-        def read_held(bucket: int) -> Iterator[tuple[str, np.ndarray]]:
-            for path, rows in zip(others.paths, read_others(bucket), strict=True):
-                yield common_ngrams.name_file(path), rows
-            for unit, rows in zip(units, read_own(bucket), strict=True):
-                copied = np.frombuffer(read_copies(unit.unit), ROW_NUMBER)
-                yield unit.unit, rows[~np.isin(rows["row"], copied)]
 
-        yield read_runs, read_held
+def read_beside(
+    folder: str, ending: str, names: Iterable[str], wanted: Iterable[str]
+) -> Iterator[bytes]:
+    """Yield the bytes of NAME.ending for each wanted name in turn; none unless among `names`."""
+    known = {*names}
+    paths = (storage.join_path(folder, f"{n}.{ending}") if n in known else "" for n in wanted)
+    return storage.map_paths(lambda path: storage.read_bytes(path) if path else b"", paths)
 
 
 def write_common(
-    part: Part,
+    bucket: Bucket,
     prepared: str,
     folder: str,
     units: list[UnitSize],
     copies: Sequence[str] = (),
     others: BucketedFiles = buckets.NO_FILES,
 ) -> str:
-    """Write which n-grams of a part are common, once; evaluation files do not count."""
-    path = storage.join_path(folder, f"{part[0]:03d}.common")
-    if storage.exists(path):
-        return path
-    common = [np.empty(0, common_ngrams.HASH)]
-    reviews = sum(unit.prepared for unit in units)
-    with open_part(part, prepared, folder, units, copies, others) as (read_runs, read_held):
-        for bucket in buckets.list_buckets_of(part) if has_held_out(units, others) else ():
-            texts = [rows for name, rows in read_held(bucket) if name != EVALUATION]
-            counted = NGramTexts(_join_texts(texts))
-            for rows in read_runs(bucket):
-                counted.add_trained(rows)
-            common.append(counted.list_common(reviews))
-    storage.write_bytes(path, np.concatenate(common).tobytes())
+    """Write which n-grams of a bucket are common, once; evaluation files do not count."""
+    path = storage.join_path(folder, f"{bucket[0]:04d}.common")
+    if not storage.exists(path):
+        held = read_held_out(bucket, prepared, folder, units, copies, others)
+        named = zip(list_names(units, others), held, strict=True)
+        counted = NGramTexts(
+            np.concatenate(
+                [np.empty(0, HELD_RUN), *(rows for name, rows in named if name != EVALUATION)]
+            )
+        )
+        files = buckets.list_unit_files(prepared, units, "runs")
+        for rows in buckets.read_bucket(bucket, files, RUN):
+            counted.add_trained(rows)
+        common = counted.list_common(sum(unit.prepared for unit in units))
+        storage.write_bytes(path, common.tobytes())
     return path
-
-
-def has_held_out(units: Sequence[UnitSize], others: BucketedFiles) -> bool:
-    """Return whether there is a held-out text."""
-    return bool(others.paths) or any(unit.held_out_runs for unit in units)
 
 
 def list_held_out_files(
@@ -236,7 +212,7 @@ def list_held_out_files(
 
 
 def write_matches(
-    part: Part,
+    bucket: Bucket,
     prepared: str,
     folder: str,
     units: list[UnitSize],
@@ -245,85 +221,27 @@ def write_matches(
     common: Sequence[str] = (),
     counts: Sequence[str] = (),
 ) -> str:
-    """Write what the reviews of all units share with held-out ones in a part, once; return the path
-    of MATCH, unit by unit; .starts says where each begins. `counts` are of `write_counts`.
+    """Write what the reviews of all units share with held-out ones in a bucket, once; return the
+    path of MATCH, unit by unit; .starts says where each begins. `counts` are of `write_counts`.
     """
-    path = storage.join_path(folder, f"{part[0]:03d}.matches")
+    path = storage.join_path(folder, f"{bucket[0]:04d}.matches")
     if storage.exists(f"{path}.starts"):
         return path
-    spooled, known = BucketedRows(UNIT_MATCH), common_ngrams.read_common(common)
-    shift = np.uint64(64 - max(len(units), buckets.MAX_BUCKETS).bit_length())
-    with (
-        open_part(part, prepared, folder, units, copies, others) as (read_runs, read_held),
-        open_files(folder, counts, "counts") as read_counts,
-    ):
-        for bucket in buckets.list_buckets_of(part) if has_held_out(units, others) else ():
-            held_out = None  # what it held goes before the next is read
-            own = known[buckets.number_buckets(known, part[2]) == bucket]
-            held_out = HeldOutNGrams(
-                [
-                    common_ngrams.discount(rows, read_counts(name), own)
-                    for name, rows in read_held(bucket)
-                ],
-                own,
-            )
-            for number, runs in enumerate(read_runs(bucket)):
-                for matches in held_out.find_matches(runs):
-                    rows = np.empty(len(matches), UNIT_MATCH)
-                    rows["unit"], rows["match"] = np.uint64(number) << shift, matches
-                    spooled.add_rows(rows)
+    known = common_ngrams.read_common(common)
+    own = known[buckets.number_buckets(known, bucket[1]) == bucket[0]]
+    held = read_held_out(bucket, prepared, folder, units, copies, others)
+    packed = read_beside(folder, "counts", counts, list_names(units, others))
+    parts = (common_ngrams.discount(*both, own) for both in zip(held, packed, strict=True))
+    held_out = HeldOutNGrams(parts, own)
     sizes = np.zeros(len(units), np.int64)
-    with tempfile.TemporaryDirectory() as spool:
-        bounds = spooled.save(f"{spool}/rows").tolist()
-        with (
-            open(f"{spool}/rows", "rb") as read,
-            storage.atomic_path(path) as written,
-            open(written, "wb") as file,
-        ):
-            for first, last in itertools.pairwise(bounds):
-                rows = np.fromfile(read, UNIT_MATCH, last - first)
-                rows = rows[np.argsort(rows["unit"], kind="stable")]
-                file.write(rows["match"].tobytes())
-                cuts = find_runs(rows["unit"])
-                sizes[(rows["unit"][cuts[:-1]] >> shift).astype(np.int64)] = np.diff(cuts)
+    files = buckets.list_unit_files(prepared, units, "runs")
+    with storage.atomic_path(path) as written, open(written, "wb") as file:
+        for number, runs in enumerate(buckets.read_bucket(bucket, files, RUN)):
+            for matches in held_out.find_matches(runs):
+                file.write(matches.tobytes())
+                sizes[number] += len(matches)
     storage.write_bytes(f"{path}.starts", buckets.compute_starts(sizes).tobytes())
     return path
-
-
-@contextmanager
-def open_files(folder: str, names: Sequence[str], ending: str) -> Iterator[Callable[[str], bytes]]:
-    """Yield what returns the bytes of NAME.ending in a folder; none for other names."""
-    paths = [storage.join_path(folder, f"{name}.{ending}") for name in names]
-    places: dict[str, tuple[int, int]] = {}
-    with tempfile.TemporaryFile() as spool:
-        for name, packed in zip(names, storage.map_paths(storage.read_bytes, paths), strict=True):
-            places[name] = spool.tell(), len(packed)
-            spool.write(packed)
-
-        def read(name: str) -> bytes:
-            begin, size = places.get(name, (0, 0))
-            spool.seek(begin)
-            return spool.read(size)
-
-        yield read
-
-
-def _join_texts(parts: list[np.ndarray]) -> np.ndarray:
-    """Return HELD_RUN of several files; `parts` is empty then."""
-    rows = np.concatenate([np.empty(0, HELD_RUN), *parts])
-    parts.clear()  # which hold as much again
-    return rows
-
-
-def list_ngrams(words: Words) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return hashes of runs (uint64), those of whole texts last, and the text of each; and how many
-    runs each text has (uint32).
-    """
-    runs, owners = words.hash_runs(RUN_WORDS)
-    sizes = np.bincount(owners, minlength=words.texts).astype(np.uint32)
-    texts = np.flatnonzero(words.count_words() >= MIN_WORDS).astype(np.uint32)
-    runs = np.concatenate([runs & ~WHOLE, words.hash_texts()[texts] | WHOLE])
-    return runs, np.concatenate([owners, texts]), sizes
 
 
 def drop_repeated_runs(runs: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -335,25 +253,6 @@ def drop_repeated_runs(runs: np.ndarray, owners: np.ndarray) -> tuple[np.ndarray
     stays = np.ones(len(runs), dtype=bool)
     stays[several] = mark_firsts(runs[several], owners[several])
     return runs[stays], owners[stays]
-
-
-def count_shared_runs(
-    runs: np.ndarray, owners: np.ndarray, look_up: LookUp
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield texts, held-out texts and how many distinct runs both have, each pair of texts once."""
-    distinct, numbers = np.unique(runs, return_inverse=True)
-    counts, held = look_up(distinct)
-    begins = np.cumsum(counts) - counts
-    known = counts[numbers] > 0
-    pairs = drop_repeats(np.sort(owners[known].astype(np.int64) * len(distinct) + numbers[known]))
-    of, which = np.divmod(pairs, max(len(distinct), 1))
-    counts = counts[which]
-    for first, last in cut_groups(of, counts, MATCHES):
-        part = slice(first, last)
-        texts = held[expand_spans(begins[which[part]], counts[part])]
-        matches = np.repeat(of[part] << 32, counts[part]) | texts
-        matches, shared = np.unique(matches, return_counts=True)
-        yield matches >> 32, matches & 0xFFFFFFFF, shared
 
 
 def cut_groups(numbers: np.ndarray, weights: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
@@ -371,12 +270,11 @@ def cut_groups(numbers: np.ndarray, weights: np.ndarray, most: int) -> Iterator[
 class HeldOutNGrams:
     """The held-out runs of a bucket, by run, and the texts that have them."""
 
-    def __init__(self, parts: list[np.ndarray], common: np.ndarray) -> None:
-        """Take the rows of the bucket in each file (`parts` is empty then), none `common`."""
-        rows = np.zeros(len(common), HELD_RUN)
-        rows["run"], rows["text"] = common, COMMON
-        parts.append(rows)
-        rows = _join_texts(parts)
+    def __init__(self, parts: Iterable[np.ndarray], common: np.ndarray) -> None:
+        """Take the rows of the bucket in each file, none `common`."""
+        own = np.zeros(len(common), HELD_RUN)
+        own["run"], own["text"] = common, COMMON
+        rows = np.concatenate([*parts, own])
         rows = keep_first_texts(rows.take(np.argsort(rows["run"])))  # faster than indexing
         self._runs, texts, sizes = (
             np.ascontiguousarray(rows[name]) for name in ("run", "text", "size")
@@ -397,17 +295,30 @@ class HeldOutNGrams:
         known = order[self._runs.take(places, mode="clip") == runs[order]]
         whole = common_ngrams.is_whole(runs[known])
         for chosen, each in ((known[~whole], 1), (known[whole], EQUAL)):
-            owners = rows["text"][chosen]
-            for reviews, held, shared in count_shared_runs(runs[chosen], owners, self._look_up):
+            for reviews, held, shared in self._count_shared(runs[chosen], rows["text"][chosen]):
                 matches = np.empty(len(reviews), MATCH)
                 matches["row"], matches["shared"] = reviews, shared * each
                 matches["text"], matches["size"] = self._texts[held], self._sizes[held]
                 yield matches
 
-    def _look_up(self, runs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        first = np.searchsorted(self._runs, runs)
-        counts = np.searchsorted(self._runs, runs, side="right") - first
-        return counts, self._owners[expand_spans(first, counts)]
+    def _count_shared(
+        self, runs: np.ndarray, owners: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield texts, held-out texts and how many distinct runs both have, each pair of texts
+        once; each of the `runs` is one of a held-out text.
+        """
+        distinct, numbers = np.unique(runs, return_inverse=True)
+        begins = np.searchsorted(self._runs, distinct)
+        counts = np.searchsorted(self._runs, distinct, side="right") - begins
+        pairs = drop_repeats(np.sort(owners.astype(np.int64) * len(distinct) + numbers))
+        of, which = np.divmod(pairs, max(len(distinct), 1))
+        begins, counts = begins[which], counts[which]
+        for first, last in cut_groups(of, counts, MATCHES):
+            part = slice(first, last)
+            texts = self._owners[expand_spans(begins[part], counts[part])]
+            matches = np.repeat(of[part] << 32, counts[part]) | texts
+            matches, shared = np.unique(matches, return_counts=True)
+            yield matches >> 32, matches & 0xFFFFFFFF, shared
 
 
 def keep_first_texts(rows: np.ndarray) -> np.ndarray:
@@ -428,47 +339,34 @@ def keep_first_texts(rows: np.ndarray) -> np.ndarray:
     return rows.compress(stays)
 
 
-def find_near(matches: np.ndarray, first_row: int, sizes: np.ndarray) -> np.ndarray:
-    """Return whether each review from a row on, which has so many runs, nearly repeats a held-out
-    text, by MATCH, one for each pair.
-    """
-    sizes = sizes.astype(np.int64)
-    rows, is_common = matches["row"].astype(np.int64) - first_row, matches["text"] == COMMON
-    sizes[rows[is_common]] -= matches["shared"][is_common]
-    has_little = np.zeros(len(sizes), bool)
-    has_little[rows[is_common]] = sizes[rows[is_common]] < common_ngrams.MIN_OWN
-    rows, pairs = rows[~is_common], matches[~is_common]
-    is_near = pairs["shared"] >= MIN_OVERLAP * np.minimum(sizes[rows], pairs["size"])
-    near = np.zeros(len(sizes), bool)
-    near[rows[is_near & (~has_little[rows] | (pairs["shared"] >= EQUAL))]] = True
-    return near
-
-
-def add_up_matches(matches: np.ndarray) -> np.ndarray:
-    """Return MATCH of several buckets, one for each pair, by row."""
-    matches = matches.take(np.lexsort((matches["text"], matches["row"])))
-    firsts = find_runs(matches["row"], matches["text"])[:-1]
-    summed = matches.take(firsts)
-    if len(firsts):
-        summed["shared"] = np.add.reduceat(matches["shared"], firsts)
-    return summed
-
-
 class UnitMatches:
-    """What the reviews of a unit share with held-out ones, added up over all parts."""
+    """What the reviews of a unit share with held-out ones, added up over all buckets."""
 
     def __init__(self, number: int, paths: Sequence[str]) -> None:
-        """Take the number of the unit among all, and the files of all parts (`write_matches`)."""
+        """Take the number of the unit among all, and the files of all buckets (`write_matches`)."""
         places = (number * buckets.STARTS.itemsize, (number + 2) * buckets.STARTS.itemsize)
         packed = storage.read_each((f"{path}.starts", *places) for path in paths)
         bounds = [np.frombuffer(one, buckets.STARTS) * np.uint64(MATCH.itemsize) for one in packed]
         stretches = (
             (path, int(first), int(last)) for path, (first, last) in zip(paths, bounds, strict=True)
         )
-        found = np.frombuffer(b"".join(storage.read_each(stretches)), MATCH)
-        self._matches = add_up_matches(found)
+        matches = np.frombuffer(b"".join(storage.read_each(stretches)), MATCH)
+        matches = matches.take(np.lexsort((matches["text"], matches["row"])))
+        firsts = find_runs(matches["row"], matches["text"])[:-1]
+        self._matches = matches.take(firsts)  # one for each pair, by row
+        if len(firsts):
+            self._matches["shared"] = np.add.reduceat(matches["shared"], firsts)
 
     def mark_near(self, first_row: int, sizes: np.ndarray) -> np.ndarray:
         """Return whether each review from a row on, with so many runs, is near a held-out one."""
-        bounds = np.searchsorted(self._matches["row"], [first_row, first_row + len(sizes)])
-        return find_near(self._matches[slice(*bounds)], first_row, sizes)
+        begin, end = np.searchsorted(self._matches["row"], [first_row, first_row + len(sizes)])
+        matches, sizes = self._matches[begin:end], sizes.astype(np.int64)
+        rows, is_common = matches["row"].astype(np.int64) - first_row, matches["text"] == COMMON
+        sizes[rows[is_common]] -= matches["shared"][is_common]
+        has_little = np.zeros(len(sizes), bool)
+        has_little[rows[is_common]] = sizes[rows[is_common]] < common_ngrams.MIN_OWN
+        rows, pairs = rows[~is_common], matches[~is_common]
+        is_near = pairs["shared"] >= MIN_OVERLAP * np.minimum(sizes[rows], pairs["size"])
+        near = np.zeros(len(sizes), bool)
+        near[rows[is_near & (~has_little[rows] | (pairs["shared"] >= EQUAL))]] = True
+        return near

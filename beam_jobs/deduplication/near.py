@@ -14,7 +14,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.deduplication import buckets
-from amazon_electra.beam_jobs.deduplication.buckets import Part
+from amazon_electra.beam_jobs.deduplication.buckets import Bucket
 from amazon_electra.beam_jobs.deduplication.exact import (
     BUCKET_ROWS,
     ROW_NUMBER,
@@ -104,19 +104,17 @@ def find_near_copies(parts: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndar
     return group_by_unit(units[chosen], rows["row"][chosen].astype(ROW_NUMBER))
 
 
-def list_parts(counts: list[UnitSize], threshold: float) -> Iterator[Part]:
-    """Yield the parts of the buckets of all bands."""
+def list_buckets(counts: list[UnitSize], threshold: float) -> Iterator[Bucket]:
+    """Yield the buckets of all bands."""
     reviews, (bands, _) = sum(unit.prepared for unit in counts), choose_bands(threshold)
-    return buckets.list_parts(buckets.count_buckets(bands * reviews, BUCKET_ROWS, reviews))
+    return buckets.list_buckets(bands * reviews, BUCKET_ROWS, reviews)
 
 
-def find_in_part(part: Part, prepared: str, units: list[UnitSize]) -> Iterator[UnitRows]:
-    """Yield by unit ROW_NUMBER of the near copies that a part shows, from the `.bands` of all."""
+def find_in_bucket(bucket: Bucket, prepared: str, units: list[UnitSize]) -> Iterator[UnitRows]:
+    """Yield by unit ROW_NUMBER of the near copies that a bucket shows, from the `.bands` of all."""
     files = buckets.list_unit_files(prepared, units, "bands")
-    with buckets.open_part(part, files, BAND) as read_bands:
-        found = (find_near_copies(list(read_bands(k))) for k in buckets.list_buckets_of(part))
-        for unit, rows in collect_units(found, units):
-            yield unit, np.unique(np.frombuffer(rows, ROW_NUMBER)).tobytes()
+    found = find_near_copies(list(buckets.read_bucket(bucket, files, BAND)))
+    return collect_units(((unit, np.unique(rows)) for unit, rows in found), units)
 
 
 def write_copies(copies: tuple[str, Iterable[bytes]], folder: str) -> str:

@@ -137,21 +137,15 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     punkt = write_punkt(prepared, folders, corpus.punkt, config.max_damaged_files)
     scale = decide_scale(prepared, config.stars_scale)
     labels = decide_labels(prepared, config)
-    parts = list(exact.list_parts(units))
-    duplicates: dict[str, list[exact.UnitRows]] = {"exact": [], "near": []}
-    for part in parts:
-        duplicates["exact"] += exact.find_in_part(part, folders.prepared, units)
-    if preparation.labels:
-        duplicates["contradictions"] = [
-            found
-            for part in parts
-            for found in exact.find_contradictions(
-                part, folders.prepared, units, len(preparation.labels)
-            )
-        ]
+    duplicates: dict[str, list[exact.UnitRows]] = {"exact": [], "near": [], "contradictions": []}
+    for bucket in exact.list_buckets(units):
+        duplicates["exact"] += exact.find_in_bucket(bucket, folders.prepared, units)
+        if count := len(preparation.labels):
+            found = exact.find_contradictions(bucket, folders.prepared, units, count)
+            duplicates["contradictions"] += found
     if similarity := config.near_duplicates:
-        for part in near.list_parts(units, similarity):
-            duplicates["near"] += near.find_in_part(part, folders.prepared, units)
+        for bucket in near.list_buckets(units, similarity):
+            duplicates["near"] += near.find_in_bucket(bucket, folders.prepared, units)
     matches = []
     if preparation.withholds:
         found_runs = [
@@ -168,20 +162,20 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
             copies[unit].append(rows)
         left_out = [near.write_copies(pair, folders.matches) for pair in copies.items()]
         compared = folders.prepared, folders.matches, units, left_out, others
-        run_parts = list(held_out.list_run_parts(units, others))
-        common = [held_out.write_common(part, *compared) for part in run_parts]
+        run_buckets = list(held_out.list_run_buckets(units, others))
+        common = [held_out.write_common(bucket, *compared) for bucket in run_buckets]
         counts = [
             name
             for path in held_out.list_held_out_files(units, folders.prepared, others)
             for name in common_ngrams.write_counts(path, folders.matches, held_out.HELD_RUN, common)
         ]
-        matches = [held_out.write_matches(part, *compared, common, counts) for part in run_parts]
+        matches = [held_out.write_matches(b, *compared, common, counts) for b in run_buckets]
     writer = WriteUnits(folders, preparation)
     written = []
     for unit in prepared:
         joined: dict[str, list[Any]] = {"prepared": [unit]}
-        for kind, found in duplicates.items():
-            joined[kind] = [rows for name, rows in found if name == unit.unit]
+        for kind, rows_of_units in duplicates.items():
+            joined[kind] = [rows for name, rows in rows_of_units if name == unit.unit]
         written += writer.process((unit.unit, joined), units, punkt, scale, matches, labels)
     write_totals(written, prepared, corpus)
     return finish_corpus(corpus)

@@ -19,11 +19,6 @@ from tests.s3_server import BUCKET, connect, serve_s3
 OPTIONS = ["--direct_running_mode", "in_memory", "--direct_num_workers", "1"]
 
 
-def run_graph(argv):
-    """Run the job's graph on Beam."""
-    return call_job(corpus_job.make_corpus, [*argv, *OPTIONS])
-
-
 @pytest.fixture
 def s3(tmp_path, monkeypatch):
     with serve_s3(tmp_path / "s3") as server:
@@ -33,9 +28,7 @@ def s3(tmp_path, monkeypatch):
 
 
 def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, monkeypatch):
-    """Buckets of duplicates and of runs are read as stretches of the units' files, each by itself
-    or several at once.
-    """
+    """Buckets of duplicates and of runs are read as stretches of the units' files."""
     for seed, name in enumerate("ab"):
         sample_dump.write_sample(tmp_path / f"{name}.json.gz", 500, seed=seed)
     with gzip.open(tmp_path / "a.json.gz", "rt") as file:
@@ -49,16 +42,13 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, mon
     assert whole["dropped"]["duplicate"] > 10
     assert whole["dropped"]["withheld"] > 10
     monkeypatch.setattr(buckets, "SHARED_REVIEWS", 50)
-    for parts, run in ((2, run_steps), (128, run_graph)):
-        monkeypatch.setattr(buckets, "MAX_PARTS", parts)
-        place = f"{BUCKET}/corpus{parts}/"
-        in_parts = run([*given, "--output", f"s3://{place}"])
-        assert in_parts["units"] == whole["units"] == 3
-        there, folder = connect(s3), tmp_path / "whole"
-        names = {path.removeprefix(place) for path in there.find(place)}
-        assert names == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
-        for name in names - {"corpus.json"}:
-            assert there.cat_file(place + name) == (folder / name).read_bytes()
+    words = [*given, "--output", f"s3://{BUCKET}/corpus/", *OPTIONS]
+    assert call_job(corpus_job.make_corpus, words)["units"] == whole["units"] == 3
+    there, folder, place = connect(s3), tmp_path / "whole", f"{BUCKET}/corpus/"
+    names = {path.removeprefix(place) for path in there.find(place)}
+    assert names == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    for name in names - {"corpus.json"}:
+        assert there.cat_file(place + name) == (folder / name).read_bytes()
 
 
 def test_an_object_is_asked_for_and_not_looked_up_in_the_list_of_its_folder(s3):
@@ -92,6 +82,6 @@ def test_small_files_are_looked_at_by_one_request_each(s3):
     before = s3.read_counter("request_total")
     files = list_dump_files(ReadingConfig(), [f"s3://{BUCKET}/small/*"])
     assert [file.compression for file in files] == ["", "gz"] * 10
-    assert s3.read_counter("request_total") - before <= len(names) + 4
+    assert s3.read_counter("request_total") - before <= len(names) + 8
     for file in files:
         storage.check_unchanged(file.identity)

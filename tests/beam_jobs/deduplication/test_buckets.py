@@ -1,4 +1,4 @@
-"""A part of several buckets is read at once from a store, and gives the rows of each bucket."""
+"""Buckets: which rows lie in each, here and in a store, and how many there are."""
 
 import fsspec
 import numpy as np
@@ -34,34 +34,13 @@ def files(request, tmp_path):
         fsspec.filesystem("memory").rm(str(tmp_path), recursive=True)
 
 
-@pytest.mark.parametrize("part", [(0, 1, 1), (3, 4, 4), (3, 4, 64), (0, 2, 1024), (7, 1024, 8192)])
-def test_the_rows_of_each_bucket_are_those_that_lie_in_it(files, part, monkeypatch):
-    asked = []
-    read_each = storage.read_each
-
-    def note_stretches(stretches):
-        asked.append(len(wanted := list(stretches)))
-        return read_each(wanted)
-
-    monkeypatch.setattr(storage, "read_each", note_stretches)
-    every = [np.frombuffer(storage.read_bytes(path), RUN) for path in files.paths]
-    with buckets.open_part(part, files, RUN) as read_bucket:
-        for bucket in reversed(buckets.list_buckets_of(part)):
-            found = list(read_bucket(bucket))
-            assert len(found) == len(files.paths)
-            for rows, whole in zip(found, every, strict=True):
-                here = (whole["run"].astype(float) / 2.0**64 * part[2]).astype(int)
-                assert rows.tolist() == whole[here == bucket].tolist()
-    if storage.is_remote(files.starts):
-        assert asked == [len(files.paths)], "one stretch of each file, however many buckets"
-
-
-def test_parts_are_all_buckets_once(monkeypatch):
-    for of in (1, 64, 128, 1024, 1 << 17):
-        parts = list(buckets.list_parts(of))
-        assert len(parts) == min(of, buckets.MAX_PARTS)
-        found = [bucket for part in parts for bucket in buckets.list_buckets_of(part)]
-        assert found == list(range(of))
+@pytest.mark.parametrize("bucket", [(0, 1), (3, 4), (63, 64), (1023, 1024)])
+def test_the_rows_of_a_bucket_are_those_that_lie_in_it(files, bucket):
+    found = list(buckets.read_bucket(bucket, files, RUN))
+    for path, rows in zip(files.paths, found, strict=True):
+        whole = np.frombuffer(storage.read_bytes(path), RUN)
+        here = (whole["run"].astype(float) / 2.0**64 * bucket[1]).astype(int)
+        assert rows.tolist() == whole[here == bucket[0]].tolist()
 
 
 MANY = 3 << 19
@@ -69,21 +48,21 @@ MANY = 3 << 19
 
 
 @pytest.mark.parametrize(
-    ("list_parts", "parts", "of"),
+    ("listed", "of"),
     [
-        (lambda: exact.list_parts([PreparedUnit("a", 99_999)]), 1, 1),
-        (lambda: exact.list_parts(units_of(MANY)), 8, 8),  # so that several workers share them
-        (lambda: exact.list_parts(units_of(9 * MANY)), 16, 16),
-        (lambda: exact.list_parts(units_of(401 * MANY)), 128, 1024),
-        (lambda: near.list_parts(units_of(MANY), 0.8), 32, 32),  # a row for each band
-        (lambda: held_out.list_run_parts(units_of(9, held_out.BUCKET_RUNS - 1)), 1, 1),
-        (lambda: held_out.list_run_parts(units_of(9, 3 * held_out.BUCKET_RUNS)), 4, 4),
-        (lambda: held_out.list_run_parts(units_of(9, 300 * held_out.BUCKET_RUNS)), 128, 512),
-        (lambda: held_out.list_run_parts(units_of(buckets.SHARED_REVIEWS, 9)), 8, 8),
+        (lambda: exact.list_buckets([PreparedUnit("a", 99_999)]), 1),
+        (lambda: exact.list_buckets(units_of(MANY)), 8),  # so that several workers share them
+        (lambda: exact.list_buckets(units_of(9 * MANY)), 16),
+        (lambda: exact.list_buckets(units_of(4001 * MANY)), 1024),
+        (lambda: near.list_buckets(units_of(MANY), 0.8), 32),  # a row for each band
+        (lambda: held_out.list_run_buckets(units_of(buckets.SHARED_REVIEWS)), 0),
+        (lambda: held_out.list_run_buckets(units_of(9, held_out.BUCKET_RUNS - 1)), 1),
+        (lambda: held_out.list_run_buckets(units_of(9, 300 * held_out.BUCKET_RUNS)), 512),
+        (lambda: held_out.list_run_buckets(units_of(buckets.SHARED_REVIEWS, 9)), 8),
     ],
 )
-def test_as_many_buckets_as_the_rows_need(list_parts, parts, of):
-    assert list(list_parts()) == [(part, parts, of) for part in range(parts)]
+def test_as_many_buckets_as_the_rows_need(listed, of):
+    assert list(listed()) == [(number, of) for number in range(of)]
 
 
 def units_of(reviews, runs=0):
@@ -92,4 +71,4 @@ def units_of(reviews, runs=0):
 
 def test_runs_of_other_files_count_too(monkeypatch):
     monkeypatch.setattr(buckets.BucketedFiles, "count_rows", lambda _: 2 * held_out.BUCKET_RUNS)
-    assert len(list(held_out.list_run_parts(units_of(9)))) == 4
+    assert len(list(held_out.list_run_buckets(units_of(9)))) == 4

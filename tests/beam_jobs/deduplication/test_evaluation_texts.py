@@ -55,16 +55,38 @@ def test_a_long_file_takes_little_memory(tmp_path, form, packed):
     assert peak < len(content) / 1.5
 
 
-def test_a_document_of_many_lines_is_read_as_one(tmp_path):
-    path = tmp_path / "squad.json"
-    path.write_text(json.dumps({"data": [{"context": "three little\nwords of it"}]}, indent=2))
-    assert list(read_evaluation_texts(str(path))) == ["three little\nwords of it"]
+CONLL = """-DOCSTART- -X- -X- O
+
+SOCCER NN B-NP O
+- : O O
+JAPAN NNP B-NP B-LOC
+WIN VB B-VP O
+
+China NNP I-NP I-LOC
+lost VBD B-VP O
+narrowly RB B-ADVP O
+"""
+SENTENCES = ["SOCCER - JAPAN WIN", "China lost narrowly"]
+NONE = "ANSWERNOTFOUND"
+SUBJQA = f"review,answer\nGreat taste now {NONE},{NONE}\nGood {NONE},so so good\n"
 
 
-def test_a_line_that_is_no_json_is_a_text_itself(tmp_path):
-    path = tmp_path / "lines.json"
-    path.write_text('{"a": "one two three"}\n{"a": "four five six\n[]\n')
-    assert list(read_evaluation_texts(str(path))) == ["one two three", '{"a": "four five six']
+@pytest.mark.parametrize(
+    ("content", "texts"),
+    [
+        (json.dumps({"data": [{"a": "three\nwords of"}]}, indent=2), ["three\nwords of"]),
+        ('{"a": "one two three"}\n{"a": "4 5 6\n[]\n', ["one two three", '{"a": "4 5 6']),
+        ("one two\nnow one more\n", ["now one more"]),  # the report says "of three words or more"
+        *((CONLL.replace(" ", separator), SENTENCES) for separator in " \t"),
+        # the mark at the end of each review of SubjQA is none of its words
+        (SUBJQA, ["Great taste now", "so so good"]),
+    ],
+    ids=["document", "broken line", "short", "spaces", "tabs", "SubjQA"],
+)
+def test_the_texts_of_a_file(tmp_path, content, texts):
+    (tmp_path / "test").write_text(content)
+    found = list(read_evaluation_texts(str(tmp_path / "test")))
+    assert [text for text in found if NONE not in text and "," not in text] == texts
 
 
 def test_a_quote_that_is_not_closed_hides_nothing(tmp_path, monkeypatch):
@@ -83,43 +105,6 @@ def test_a_quote_that_is_not_closed_hides_nothing(tmp_path, monkeypatch):
     with refuses("test.csv", "line"):
         list(read_evaluation_texts(str(tmp_path / "test.csv")))
     assert csv.field_size_limit() == limit  # others in this process read with it
-
-
-CONLL = """-DOCSTART- -X- -X- O
-
-SOCCER NN B-NP O
-- : O O
-JAPAN NNP B-NP B-LOC
-WIN VB B-VP O
-
-China NNP I-NP I-LOC
-lost VBD B-VP O
-narrowly RB B-ADVP O
-"""
-
-
-@pytest.mark.parametrize("separator", [" ", "\t"])
-def test_the_sentences_of_tagged_words_are_texts(tmp_path, separator):
-    path = tmp_path / "eng.testb"
-    path.write_text(CONLL.replace(" ", separator))
-    assert list(read_evaluation_texts(str(path))) == ["SOCCER - JAPAN WIN", "China lost narrowly"]
-
-
-def test_the_mark_at_the_end_of_subjqas_reviews_is_none_of_their_words(tmp_path):
-    path = tmp_path / "test.csv"
-    path.write_text(
-        "review,answer\nGreat taste and texture ANSWERNOTFOUND,ANSWERNOTFOUND\n"
-        "Good ANSWERNOTFOUND,so so good\n"
-    )
-    texts = list(read_evaluation_texts(str(path)))
-    assert {"Great taste and texture", "so so good"} <= set(texts)
-
-
-def test_texts_of_three_words_are_withheld_as_the_report_says(tmp_path):
-    """model/report/report.py says "of three words or more"."""
-    path = tmp_path / "test.txt"
-    path.write_text("one two\nnow one more\n")
-    assert list(read_evaluation_texts(str(path))) == ["now one more"]
 
 
 def test_a_file_that_breaks_off_is_refused(tmp_path):

@@ -19,8 +19,6 @@ from tests.beam_jobs.deduplication.word_texts import (
     write_unit,
 )
 
-MAX = buckets.MAX_BUCKETS
-
 
 def find_near(folder, units, of, copies=(), others=buckets.NO_FILES):
     """Return of each unit, by name, which rows nearly repeat a held-out review."""
@@ -30,16 +28,8 @@ def find_near(folder, units, of, copies=(), others=buckets.NO_FILES):
     copies = [unit for unit, _ in copies]
     (folder / buckets.JOINED).unlink(missing_ok=True)
     counts = buckets.join_unit_starts([counts for counts, _ in units], str(folder))
-    parts = list(reversed(list(buckets.list_parts(of))))
-    files = write_matches(folder, folder / f"matches-{of}", counts, parts, copies, others)
+    files = write_matches(folder, folder / f"matches-{of}", counts, of, copies, others)
     return {unit.unit: list(mark_rows(unit.unit, sizes, counts, files)) for unit, sizes in units}
-
-
-def write_own_matches(folder, counts, part=(0, 1, 1)):
-    """Write what the reviews of a unit share with its own held-out ones; return the path."""
-    counts = buckets.join_unit_starts([counts], str(folder))
-    [path] = write_matches(folder, folder, counts, [part])
-    return path
 
 
 def mark_rows(name, sizes, counts, files):
@@ -59,11 +49,10 @@ def reviews():
     return texts, rng.random(len(texts)) < 0.3
 
 
-@pytest.mark.parametrize(("of", "most_parts"), [(1, 1024), (4, 2), (64, 1024)])
-def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, most_parts, monkeypatch):
+@pytest.mark.parametrize("of", [1, 4, 64])
+def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, monkeypatch):
     """Two units, and few matches counted at once."""
     texts, is_held = reviews
-    monkeypatch.setattr(buckets, "MAX_PARTS", most_parts)
     if of == 4:
         monkeypatch.setattr(held_out, "MATCHES", 16)
     units = [

@@ -10,7 +10,6 @@ from tests.beam_jobs.deduplication.word_texts import find_withheld
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, texts_in, write_lines
 
 CHINESE = "这个手机很好用电池也很耐用屏幕清晰价格便宜物流很快"
-PHRASE = "I received this product for free in exchange for my honest and unbiased review."
 OTHER = "昨天买的耳机声音不错但是线太短了不太方便"
 
 
@@ -64,49 +63,11 @@ def test_no_near_copy_of_a_dev_or_test_review_is_trained_on(tmp_path, reviews):
     split = ("--split", "pretrain=50,train=10,dev=20,test=20")
     result = run_job(tmp_path / "corpus", "--input", dump, *split)
     assert list_leaks(tmp_path / "corpus") == []
-    assert result["dropped"]["withheld"] > 20
+    withheld = result["dropped"]["withheld"]
+    assert withheld > 20
+    assert any("withheld" in line and f"{withheld:,} of " in line for line in result["warnings"])
     run_job(tmp_path / "without", "--input", dump, *split, "--withhold-own", "false")
-    assert len(list_leaks(tmp_path / "without")) == result["dropped"]["withheld"]
-
-
-def test_a_near_duplicate_that_does_not_stay_withholds_nothing(tmp_path, reviews):
-    dump = write_lines(tmp_path / "d.json", reviews)
-    split = ("--split", "pretrain=50,train=10,dev=20,test=20")
-    result = run_job(tmp_path / "corpus", "--input", dump, *split, "--near-duplicates", 0.5)
-    kept = {list_words(text).removesuffix(" Thanks") for text in texts_in(tmp_path / "corpus")}
-    assert kept >= {list_words(text_of(i, 6)) for i in range(150)}
-    assert result["dropped"]["near duplicate"] >= 150
-
-
-def test_a_phrase_of_most_reviews_costs_none_and_no_copy_leaks(tmp_path):
-    """Each third review comes again with another sign or sentence, on whichever side."""
-    texts = [f"{text_of(i, 6)} {PHRASE}" for i in range(150)]
-    again = [f"{text}!" if i % 2 else f"I agree. {text}" for i, text in enumerate(texts[::3])]
-    short = [f"Item {i} is fine. {PHRASE}" for i in range(30)]
-    reviews = [review(i, text) for i, text in enumerate([*texts, *short, *again])]
-    dump, found = write_lines(tmp_path / "d.json", reviews), []
-    split = ("--split", "pretrain=50,train=10,dev=20,test=20", "--withhold-own")
-    for own in ("true", "false"):
-        run_job(tmp_path / own, "--input", dump, *split, own)
-        sides: dict[str, set[str]] = {}
-        for row in rows_of(tmp_path / own):
-            key = list_words(" ".join(row["sentences"])).removeprefix("I agree ")
-            sides.setdefault(key, set()).add(row["split"])
-        held = {"dev", "test"}
-        found.append([bool(there & held and there - held) for there in sides.values()])
-    assert sum(found[0]) == 0
-    withheld = sum(1 for _ in rows_of(tmp_path / "false")) - sum(
-        1 for _ in rows_of(tmp_path / "true")
-    )
-    assert withheld == sum(found[1]) > 10
-
-
-def test_many_withheld_reviews_are_said(tmp_path, reviews):
-    dump = write_lines(tmp_path / "d.json", reviews)
-    result = run_job(tmp_path / "corpus", "--input", dump, "--split", "pretrain=50,dev=20,test=30")
-    [warning] = [line for line in result["warnings"] if "withheld" in line]
-    assert f"{result['dropped']['withheld']:,} of " in warning
-    assert result["dropped"]["withheld"] > 20
+    assert len(list_leaks(tmp_path / "without")) == withheld
 
 
 LONG = text_of(1, 6)

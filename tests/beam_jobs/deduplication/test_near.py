@@ -6,7 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from amazon_electra.beam_jobs.deduplication import buckets, near
+from amazon_electra.beam_jobs.deduplication import near
 from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS
 from tests.beam_jobs.deduplication.test_exact import write_units
 from tests.beam_jobs.dumps import review, run_job, text_of, write_lines
@@ -37,8 +37,8 @@ def test_each_near_copy_is_found_in_the_buckets_of_its_bands(tmp_path, of):
         },
     )
     members = defaultdict(set)
-    found = [list(near.find_in_part(p, str(tmp_path), counts)) for p in buckets.list_parts(of)]
-    assert all(found), "each part has its share"
+    found = [list(near.find_in_bucket((n, of), str(tmp_path), counts)) for n in range(of)]
+    assert all(found), "each bucket has its share"
     for unit, packed in itertools.chain(*found):
         members[unit] |= set(np.frombuffer(packed, "<u4").tolist())
     assert members == {"a": {*range(30)}, "c": {1}}

@@ -19,21 +19,24 @@ def find_withheld(folder, evaluation, reviews):
     others = buckets.join_files(withheld, str(folder / "heldout.starts"))
     unit, sizes = write_unit(folder, "u", reviews, np.zeros(len(reviews), bool))
     counts = buckets.join_unit_starts([unit], str(folder))
-    [path] = write_matches(folder, folder, counts, [(0, 1, 1)], (), others)
+    [path] = write_matches(folder, folder, counts, 1, (), others)
     return held_out.UnitMatches(0, [path]).mark_near(0, sizes).tolist()
 
 
-def write_matches(folder, matches, counts, parts, copies=(), others=buckets.NO_FILES):
-    """Leave what the reviews of all units share with held-out ones; return the paths."""
+def write_matches(folder, matches, counts, of, copies=(), others=buckets.NO_FILES):
+    """Leave what the reviews of all units share with held-out ones, in so many buckets; return the
+    paths.
+    """
+    every = [(number, of) for number in reversed(range(of))]
     compared = str(folder), str(matches), counts, copies, others
-    common = [held_out.write_common(part, *compared) for part in parts]
+    common = [held_out.write_common(bucket, *compared) for bucket in every]
     files = held_out.list_held_out_files(counts, str(folder), others)
     counted = [
         name
         for path in files
         for name in common_ngrams.write_counts(path, str(matches), HELD_RUN, common)
     ]
-    return [held_out.write_matches(part, *compared, common, counted) for part in parts]
+    return [held_out.write_matches(bucket, *compared, common, counted) for bucket in every]
 
 
 BATCH = 300

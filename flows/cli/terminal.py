@@ -16,10 +16,18 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
-from amazon_electra.beam_jobs.core.progress import ProgressBars, format_report
+from amazon_electra.beam_jobs.core.progress import format_report
 from amazon_electra.beam_jobs.core.terminal import escape_controls
 from amazon_electra.flows.store.flatten import summarize_manifest
 from amazon_electra.flows.store.stage import Stage
@@ -32,11 +40,20 @@ TABLE_WIDTH = 110  # characters of a line where no terminal says how many it has
 
 
 class Terminal:
-    """ProgressBars where a person looks on, a line now and then where nobody does."""
+    """Bars where a person looks on, a line now and then where nobody does."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False, emoji=False)
-        self._bars = ProgressBars(self.console, transient=True)
+        self._bars = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=self.console,
+            transient=True,
+        )
+        self._tasks: dict[str, TaskID] = {}  # of the bars, by fingerprint
         self._lock, self._printed_at = threading.Lock(), dict[str, float]()
         self._left: dict[str, float] = {}
         """Label of a stage that is being made → the seconds that its job still takes."""
@@ -47,7 +64,7 @@ class Terminal:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._bars.close()
+        self._bars.stop()
 
     def print_line(self, text: str) -> None:
         """Print a line as it is: names of files and extras have brackets."""
@@ -63,7 +80,8 @@ class Terminal:
 
     def on_start(self, stage: Stage, log: str) -> None:
         if self.console.is_terminal:
-            self._bars.add(stage.fingerprint, stage.label)
+            bar = self._bars.add_task(escape_controls(stage.label), total=None, note="")
+            self._tasks[stage.fingerprint] = bar
         else:
             self.print_line(f"{stage.label}: started")
 
@@ -71,7 +89,13 @@ class Terminal:
         self._left[stage.label] = progress.get("seconds_left") or 0
         if self.console.is_terminal:
             about = f": {progress['description']}" if progress["description"] else ""
-            self._bars.show(stage.fingerprint, f"{stage.label}{about}", progress)
+            self._bars.update(
+                self._tasks[stage.fingerprint],
+                description=escape_controls(f"{stage.label}{about}"),
+                completed=progress["done"],
+                total=progress["total"] or None,
+                note=escape_controls(format_report(progress, with_time_left=False)),
+            )
             return
         with self._lock:
             now, printed_at = time.monotonic(), self._printed_at.get(stage.fingerprint, -math.inf)
@@ -92,7 +116,8 @@ class Terminal:
         self._end(stage, "■", "yellow", "stopped")
 
     def _end(self, stage: Stage, mark: str, colour: str, how: str, about: str = "") -> None:
-        self._bars.remove(stage.fingerprint)
+        if stage.fingerprint in self._tasks:
+            self._bars.remove_task(self._tasks.pop(stage.fingerprint))
         self._left.pop(stage.label, None)
         self.mark_line(mark, colour, f"{stage.label:<32} {how}", about)
 

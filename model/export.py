@@ -217,8 +217,6 @@ def write_model(
             threshold = questions["trust"]["asked"]["threshold"]
             decided = {"decided_from": NEVER if threshold is None else threshold}
             exported = replace(exported, config={**exported.config, **decided})
-    if task.numbers:
-        exported = replace(exported, config={**exported.config, "numbers": task.numbers})
     described = best.described
     write_config(output, best.arm_class, exported, described["task"], described["labels"])
     classifier = load_folder(output)

@@ -11,10 +11,8 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass, field, replace
 from math import sqrt
-from operator import add
 from typing import Any, Self
 
 import numpy as np
@@ -119,14 +117,29 @@ class Profile:
         words = np.unique(np.array([_hash(word) for word in chosen], np.uint32))
         edges = np.quantile(measure_unknown(tested, words)[0], QUANTILES)
         shares = (np.bincount(right, minlength=len(labels)) / len(right)).tolist()
-        found = count_texts(words, edges, tested, probabilities, languages, right)
-        return cls(list(labels), words, edges, shares, found, dict(stars or {}))
+        none = Tally(np.zeros(0), np.zeros(0))
+        made = cls(list(labels), words, edges, shares, none, dict(stars or {}))
+        return replace(made, tested=made.count(tested, probabilities, languages, right))
 
     def count(
-        self, texts: Sequence[str], probabilities: np.ndarray, languages: Mapping[str, int]
+        self,
+        texts: Sequence[str],
+        probabilities: np.ndarray,
+        languages: Mapping[str, int],
+        right: np.ndarray | None = None,
     ) -> Tally:
-        """Return the tally of new texts with their probabilities [n, classes]."""
-        return count_texts(self.words, self.edges, texts, probabilities, languages)
+        """Return the tally of texts with their probabilities [n, classes]; `right` int [n] are the
+        right answers, where somebody knows.
+        """
+        shares, unknown = measure_unknown(texts, self.words)
+        answered, confidence = probabilities.argmax(1), probabilities.max(1)
+        grid = np.zeros((len(QUANTILES) + 1, len(CONFIDENCES) + 1, 3))
+        places = np.searchsorted(self.edges, shares), np.searchsorted(CONFIDENCES, confidence)
+        is_right = np.zeros(len(texts)) if right is None else answered == right
+        for layer, values in enumerate((np.ones(len(texts)), confidence, is_right)):
+            np.add.at(grid[..., layer], places, values)
+        answers = np.bincount(answered, minlength=probabilities.shape[1])
+        return Tally(grid, answers, float(shares.sum()), Counter(languages), unknown)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -144,37 +157,6 @@ class Profile:
         words = np.frombuffer(base64.b64decode(found["words"]), "<u4")
         edges, tested = np.array(found["edges"], float), Tally.from_json(found["tested"])
         return cls(found["labels"], words, edges, found["shares"], tested, found["stars"])
-
-
-def count_texts(
-    known: np.ndarray,
-    edges: np.ndarray,
-    texts: Sequence[str],
-    probabilities: np.ndarray,
-    languages: Mapping[str, int],
-    right: np.ndarray | None = None,
-) -> Tally:
-    """Return the tally of texts; `right` int [n] are the right answers, where somebody knows."""
-    shares, unknown = measure_unknown(texts, known)
-    answered, confidence = probabilities.argmax(1), probabilities.max(1)
-    grid = np.zeros((len(QUANTILES) + 1, len(CONFIDENCES) + 1, 3))
-    places = np.searchsorted(edges, shares), np.searchsorted(CONFIDENCES, confidence)
-    is_right = np.zeros(len(texts)) if right is None else answered == right
-    for layer, values in enumerate((np.ones(len(texts)), confidence, is_right)):
-        np.add.at(grid[..., layer], places, values)
-    return Tally(
-        grid,
-        np.bincount(answered, minlength=probabilities.shape[1]),
-        float(shares.sum()),
-        Counter(languages),
-        unknown,
-    )
-
-
-def sum_tallies(tallies: Iterable[Tally]) -> Tally | None:
-    """Return the tally of all; None without any."""
-    found = list(tallies)
-    return reduce(add, found) if found else None
 
 
 def list_words(text: str) -> list[str]:

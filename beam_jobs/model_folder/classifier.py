@@ -56,7 +56,6 @@ class Classifier:
 
     config: ModelConfig
     compute_logits: Compute
-    words: Words | None = None  # of TF-IDF
     parts: Sequence[tuple["Classifier", float]] = ()
     """Models whose logits are added, each with its weight."""
     fail: Fail = ValueError
@@ -174,4 +173,4 @@ class Classifier:
             check_scores(logits, len(texts), len(config.labels))
             return logits
 
-        return cls(config, compute_logits, words=words, fail=fail)
+        return cls(config, compute_logits, fail=fail)

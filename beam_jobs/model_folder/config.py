@@ -48,7 +48,6 @@ class Details(BaseModel):
     max_length: int = Field(default=512, ge=2)
     decided_from: float | None = None
     """Probability from which on an answer is `decided`, below `ask`; None: nobody asked for it."""
-    numbers: list[float] = []  # that the classes stand for, such as 1 to 5 stars
     thresholds: list[float] = []
     """Probability from which on a text has a class, for each class of a multi-label model."""
     parts: list[Part] = []
@@ -74,10 +73,8 @@ class ModelConfig(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         details = self.amazon_electra
-        for name, is_needed in (("thresholds", self.is_multilabel), ("numbers", False)):
-            found = len(getattr(details, name))
-            if (found or is_needed) and found != len(self.labels):
-                raise ValueError(f"{found} {name} of {len(self.labels)} labels")
+        if (found := len(details.thresholds)) != self.is_multilabel * len(self.labels):
+            raise ValueError(f"{found} thresholds of {len(self.labels)} labels")
         if (details.kind == "parts") != bool(details.parts):
             raise ValueError("amazon_electra.parts: needed by the kind parts, and by no other")
         return self

@@ -1,16 +1,9 @@
-"""Logistic regression over hashed n-grams: `words.npz`, the logits of a text by it, and what each
-word of the text adds to them: exactly, so that the weights of all words and the offsets add up to
-the logits.
-
-An n-gram of characters is of one word; one of words counts for each of them in equal parts. A word
-stands between spaces.
-"""
+"""Logistic regression over hashed n-grams: `words.npz`, and the logits of a text by it."""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Self
@@ -26,7 +19,6 @@ N_GRAMS = (("word", (1, 2)), ("char_wb", (2, 5)))
 """
 HASHED_FEATURES = 1 << 20
 """Columns of each kind of n-gram; 4,000 reviews have 330,000 distinct ones in all."""
-WORD = re.compile(r"\S+")
 EDGES = re.compile(r"^\W+|\W+$")
 MIN_TEXTS, MAX_TOP = 3, 10  # texts that a top word is in, and top words of a class
 
@@ -68,11 +60,6 @@ class Words:
     offsets: np.ndarray
     """Float64 [labels]."""
 
-    @property
-    def hashers(self) -> list[Any]:
-        """The HashingVectorizer of each part of the union."""
-        return [part[0] for _, part in self.union.transformer_list]
-
     def compute_logits(self, texts: Sequence[Text]) -> np.ndarray:
         """Return float64 [texts, labels]."""
         joined = [one if isinstance(one, str) else " ".join(one) for one in texts]
@@ -107,104 +94,22 @@ class Words:
             weights[:, read["kept"]] = read["weights"]
             return cls(build_vectorizer(read["idf"]), weights, read["offsets"])
 
-    def weigh(self, texts: Sequence[str]) -> list[tuple[list[tuple[int, int]], np.ndarray]]:
-        """Return for each text the start and end of its words, and what each of them adds to each
-        logit, float64 [words, classes].
-        """
-        places = [[found.span() for found in WORD.finditer(text)] for text in texts]
-        words = [[text[a:b] for a, b in own] for text, own in zip(texts, places, strict=True)]
-        rows = self.union.transform(texts).tocsr()
-        rows.sort_indices()
-        columns, owners, shares = ([list[Any]() for _ in texts] for _ in range(3))
-        offset = 0
-        for hasher in self.hashers:
-            list_ngrams = make_lister(hasher)
-            found = [list_ngrams(own) for own in words]
-            column_of = hash_ngrams(hasher, {gram for grams, _, _ in found for gram in grams})
-            for i, (grams, of_words, of_shares) in enumerate(found):
-                columns[i] += [offset + column_of[gram] for gram in grams]
-                owners[i] += of_words
-                shares[i] += of_shares
-            offset += hasher.n_features
-        added = [np.zeros((len(own), len(self.weights))) for own in places]
-        for i, own in enumerate(columns):
-            if not own:
-                continue
-            start, end = rows.indptr[i : i + 2]
-            kept, place = np.unique(own, return_inverse=True)
-            value = rows.data[start + np.searchsorted(rows.indices[start:end], kept)]
-            total = np.bincount(place, shares[i])  # of an n-gram that the text has several times
-            part = np.array(shares[i]) * (value / total)[place]
-            np.add.at(added[i], owners[i], part[:, None] * self.weights[:, own].T)
-        return list(zip(places, added, strict=True))
 
-
-def make_lister(
-    hasher: Any,
-) -> Callable[[Sequence[str]], tuple[list[str], list[int], list[float]]]:
-    """Return what lists the n-grams of a text by its words: each n-gram once for each of its words,
-    the number of the word, and one over the number of its words.
-    """
-    if hasher.analyzer == "char_wb":
-        analyze = cache(hasher.build_analyzer())
-
-        def list_characters(words: Sequence[str]) -> tuple[list[str], list[int], list[float]]:
-            found = [analyze(word) for word in words]
-            owners = [number for number, own in enumerate(found) for _ in own]
-            return [gram for own in found for gram in own], owners, [1.0] * len(owners)
-
-        return list_characters
-    prepare, cut, (low, high) = (
-        hasher.build_preprocessor(),
-        hasher.build_tokenizer(),
-        hasher.ngram_range,
-    )
-
-    def list_words(words: Sequence[str]) -> tuple[list[str], list[int], list[float]]:
-        tokens = [(one, number) for number, word in enumerate(words) for one in cut(prepare(word))]
-        grams, owners, shares = list[str](), list[int](), list[float]()
-        for n in range(low, high + 1):
-            for start in range(len(tokens) - n + 1):
-                part = tokens[start : start + n]
-                grams += [" ".join(one for one, _ in part)] * n
-                owners += [number for _, number in part]
-                shares += [1 / n] * n
-        return grams, owners, shares
-
-    return list_words
-
-
-def hash_ngrams(hasher: Any, grams: Iterable[str]) -> dict[str, int]:
-    """Return the column of each n-gram."""
-    from sklearn.feature_extraction import FeatureHasher
-
-    listed = list(grams)
-    if not listed:
-        return {}
-    one = FeatureHasher(hasher.n_features, input_type="string", alternate_sign=False)
-    columns = one.transform([[gram] for gram in listed]).indices
-    return dict(zip(listed, columns.tolist(), strict=True))
-
-
-def find_top_words(weights: Words, texts: Sequence[str]) -> list[list[tuple[str, int, float]]]:
+def find_top_words(words: Words, texts: Sequence[str]) -> list[list[tuple[str, int, float]]]:
     """Return the words that speak most for each class in these texts: the word, how many of the
-    texts have it, and what it adds to the logit of the class over the mean of the classes, summed
-    over the texts.
+    texts have it, and what it adds, alone, to the logit of the class over the mean of the classes,
+    as often as texts have it.
     """
-    counts, sums = Counter[str](), dict[str, np.ndarray]()
-    for text, (places, added) in zip(texts, weights.weigh(texts), strict=True):
-        own: dict[str, np.ndarray] = {}
-        for (a, b), row in zip(places, added, strict=True):
-            if word := EDGES.sub("", text[a:b]).casefold():
-                own[word] = own.get(word, 0) + row - row.mean()
-        for word, row in own.items():
-            counts[word] += 1
-            sums[word] = sums.get(word, 0) + row
-    known = [word for word, n in counts.items() if n >= MIN_TEXTS]
+    counts = Counter(
+        word for text in texts for word in {EDGES.sub("", one).casefold() for one in text.split()}
+    )
+    known = [word for word, n in counts.items() if word and n >= MIN_TEXTS]
+    logits = words.compute_logits(["", *known]) - words.offsets
+    added = (logits - logits.mean(1, keepdims=True))[1:] * [[counts[word]] for word in known]
     top = []
-    for k in range(len(weights.weights)):
-        best = sorted((w for w in known if sums[w][k] > 0), key=lambda w: (-sums[w][k], w))
-        top.append([(w, counts[w], float(sums[w][k])) for w in best[:MAX_TOP]])
+    for own in added.T.tolist():
+        best = sorted(zip(known, own, strict=True), key=lambda one: (-one[1], one[0]))[:MAX_TOP]
+        top.append([(word, counts[word], value) for word, value in best if value > 0])
     return top
 
 

@@ -3,12 +3,14 @@
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
 from amazon_electra.beam_jobs.core.copies import load_trained
-from amazon_electra.beam_jobs.core.drift import Profile, Tally, compare_texts, sum_tallies
+from amazon_electra.beam_jobs.core.drift import Profile, Tally, compare_texts
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.labels.stars import (
@@ -18,13 +20,10 @@ from amazon_electra.beam_jobs.labels.stars import (
     parse_rating,
 )
 from amazon_electra.beam_jobs.labels.values import MAX_SPELLINGS, TASK, fold
-from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.beam_jobs.reading.fields import make_label_reader
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit
-from amazon_electra.beam_jobs.scoring.classifier import read_config, read_profile
 
 SAMPLED = 300  # texts of a unit that are compared: 0.1 CPU seconds, for their languages above all
-"""What the name of a task of the user's own labels begins with; the name of the column follows."""
 GivenLabels = dict[str, dict[str, int]]
 """How often each answer was given, by the label of the record as typed."""
 
@@ -43,18 +42,6 @@ class ScoredUnit(PreparedUnit):
     """Answers of each model by label of the file's own, of texts that it was not trained on."""
     trained: list[int] = field(default_factory=list)
     """Texts with a label that each model was trained on."""
-
-
-@dataclass(frozen=True)
-class ScoredModel:
-    """What is known of the model beside its weights."""
-
-    task: str
-    profile: Profile | None
-
-
-def read_model(folder: str) -> ScoredModel:
-    return ScoredModel(read_config(folder).amazon_electra.task, read_profile(folder))
 
 
 def count_sample(
@@ -105,19 +92,18 @@ def count_labels(
     return {label: dict(counts[label]) for label in kept}, int(sum(is_trained))
 
 
-def compare_units(units: Sequence[ScoredUnit], models: Sequence[ScoredModel]) -> dict[str, Any]:
-    """Return `drift` by task: how units differ from what each model was tested on."""
+def compare_units(
+    units: Sequence[ScoredUnit], profiles: Mapping[str, Profile | None]
+) -> dict[str, Any]:
+    """Return `drift` by task: how units differ from what each model, by its task, was tested on."""
     drifts = {}
-    for place, model in enumerate(models):
-        tallies = [unit.tallies[place] for unit in units]
-        found = sum_tallies(Tally.from_json(one) for one in tallies if one)
-        if model.profile is None or found is None:
+    for place, (task, profile) in enumerate(profiles.items()):
+        tallies = [Tally.from_json(one) for unit in units if (one := unit.tallies[place])]
+        if profile is None or not tallies:
             continue
-        given = [unit.given[place] for unit in units]
-        right = count_right(given, model.profile, units[0].file)
+        right = count_right([unit.given[place] for unit in units], profile, units[0].file)
         trained = sum(unit.trained[place] for unit in units)
-        if drift := compare_texts(model.profile, found, *right, trained):
-            task = shorten_task(model.task)
+        if drift := compare_texts(profile, reduce(add, tallies), *right, trained):
             drifts[task] = asdict(drift) | {"says": drift.describe()}
     return {"drift": drifts} if drifts else {}
 

@@ -9,10 +9,9 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -159,7 +158,7 @@ class JsonAppender:
 
     def append(self, lines: list[bytes], answers: Sequence[Answers | None]) -> list[bytes]:
         """Return a line with its answers; several objects in it have a line each."""
-        known = [round_answers(one) for one in answers if one is not None]
+        known = [one for one in answers if one is not None]
         if not known:
             return lines
         if len(known) > 1:
@@ -177,18 +176,7 @@ class JsonAppender:
 def format_cell(value: Any) -> str:
     if value is None:
         return ""
-    value = round_probability(value)
     return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else str(value)
-
-
-def round_answers(answers: Answers) -> Answers:
-    return {name: round_probability(value) for name, value in answers.items()}
-
-
-def round_probability(value: Any) -> Any:
-    if isinstance(value, list):
-        return [round_probability(one) for one in value]
-    return round(value, 6) if isinstance(value, float) else value
 
 
 def copy_lines(
@@ -283,46 +271,41 @@ def write_table(
     """
     ids = sum(unit.ids for unit in units)
     are_integers = ids > 0 and ids == sum(unit.integers for unit in units)
-    with ExitStack() as stack:
-        write: Callable[[pa.Table], Any] | None = None
+
+    def read_tables() -> Iterator[pa.Table]:
         row = 0
         for unit in units:
             table = read_part(folder, unit)
             if row < MAX_IDS:
                 counts.update(one for one in table[ID].to_pylist() if one is not None)
-            if ending == "csv":
-                texts = pc.replace_substring_regex(table["text"], FORMULA, r"'\1")
-                table = table.set_column(table.column_names.index("text"), "text", texts)
-                for place, one in enumerate(table.schema):
-                    if pa.types.is_list(one.type):
-                        lists = table[one.name].to_pylist()
-                        texts = [one if one is None else json.dumps(one) for one in lists]
-                        table = table.set_column(place, one.name, pa.array(texts, pa.string()))
-            if are_integers:
-                table = table.set_column(0, ID, table[ID].cast(pa.int64()))
-            table = table.add_column(0, "row", pa.array(range(row + 1, row + unit.read + 1)))
+            columns = {
+                "file": pa.array([file.short_name] * unit.read, pa.string()),
+                "row": pa.array(range(row + 1, row + unit.read + 1)),
+                **{name: table[name] for name in table.column_names},
+            }
             row += unit.read
-            name = pa.array([file.short_name] * unit.read, pa.string())
-            table = table.add_column(0, "file", name)
-            if write is None:
-                write = stack.enter_context(_open_writer(path, table.schema, ending))
-            write(table)
+            if are_integers:
+                columns[ID] = columns[ID].cast(pa.int64())
+            if ending == "csv":
+                columns["text"] = pc.replace_substring_regex(columns["text"], FORMULA, r"'\1")
+                for field in table.schema:
+                    if pa.types.is_list(field.type):
+                        lists = table[field.name].to_pylist()
+                        texts = [one if one is None else json.dumps(one) for one in lists]
+                        columns[field.name] = pa.array(texts, pa.string())
+            yield pa.table(columns)
 
-
-@contextmanager
-def _open_writer(
-    path: Path, schema: pa.Schema, ending: ScoreFormat
-) -> Iterator[Callable[[pa.Table], Any]]:
-    """Yield what writes tables of a schema to a file of a format, one after the other."""
-    if ending == "parquet":
-        with pq.ParquetWriter(path, schema, compression="zstd") as parquet:
-            yield parquet.write_table
-    elif ending == "csv":
-        with pa_csv.CSVWriter(path, schema) as delimited:
-            yield delimited.write_table
-    else:
+    tables = read_tables()
+    if ending == "jsonl":
         with open(path, "wb") as lines:
-            yield lambda table: lines.writelines(
-                orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE)
-                for record in table.to_pylist()
-            )
+            for record in chain.from_iterable(table.to_pylist() for table in tables):
+                lines.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
+        return
+    first = next(tables)
+    with (
+        pq.ParquetWriter(path, first.schema, compression="zstd")
+        if ending == "parquet"
+        else pa_csv.CSVWriter(path, first.schema)
+    ) as writer:
+        for table in chain([first], tables):
+            writer.write_table(table)

@@ -9,7 +9,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from amazon_electra.beam_jobs.config import SCORES_VERSION, ScoringConfig
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import choose_free_name
 from amazon_electra.beam_jobs.corpus.plan import WORK_NAME, Folders
 from amazon_electra.beam_jobs.engine import beam_options
@@ -54,21 +54,34 @@ def plan_scoring(
 ) -> ScoringPlan:
     """Return the plan of a job; UserError for a model, dump or output that cannot be used."""
     digests = [hash_model(model, config.precision) for model in models]
-    tasks = list_tasks(models)
+    details = [read_config(model).amazon_electra for model in models]
+    tasks = [shorten_task(one.task) for one in details]
+    for place, task in enumerate(tasks if len(tasks) > 1 else ()):
+        why = f"is of the task {task}, too" if task else "names no task in its config.json"
+        is_own = task and task not in tasks[:place]
+        require(is_own, f"{why}; score with one at a time", "model", models[place])
     is_alone = config.output_format and len(tasks) == 1
-    prefixes = tuple("" if is_alone or not task else f"{task}." for task in tasks)
-    answers = name_answers(config, models, prefixes)
+    prefixes = ["" if is_alone or not task else f"{task}." for task in tasks]
+    answers = [
+        f"{prefix}{name}"
+        for prefix, one in zip(prefixes, details, strict=True)
+        for name in ("predicted", "probability", "decision", "because")
+        if (name != "decision" or one.decided_from is not None)
+        and (name != "because" or config.explain)
+    ]
     files = [
         replace(file, layout=find_format(file.layout.name).forget_stars(file.layout))
         for listed in work_units.list_dump_files(config, input)
         for file in [add_id_column(listed, config.id)]
     ]
-    if not config.output_format:
-        check_columns(files, answers)
+    for file in () if config.output_format else files:
+        taken = min({*list_columns(file)} & {*answers}, default="")
+        why = f"{file.name} has a column {taken} already; rename it, or write a table of its own"
+        require(not taken, why, "output_format")
     storage.check_output(output, [file.path for file in files])
     versions = config.model_version or tuple(digest[:16] for digest in digests)
-    if len(versions) != len(models):
-        raise UserError(f"give one for each of {len(models)} models", "model_version")
+    is_each = len(versions) == len(models)
+    require(is_each, f"give one for each of {len(models)} models", "model_version")
     dump = [*dict.fromkeys(file.identity for file in files)]
     settings = config.model_dump(exclude={"max_damaged_files"})
     folders = Folders.of_job(output, SCORES_VERSION, digests, versions, dump, settings)
@@ -78,48 +91,15 @@ def plan_scoring(
         config=config,
         models=tuple(models),
         versions=versions,
-        tasks=tasks,
-        prefixes=prefixes,
-        answers=answers,
+        tasks=tuple(tasks),
+        prefixes=tuple(prefixes),
+        answers=tuple(answers),
         files=tuple(files),
         outputs=tuple(name_outputs(files, config.output_format)),
         unit_bytes=work_units.choose_unit_bytes(plain) // COSTLIER,
         folders=folders,
         engine=beam_options.resolve_beam_options(list(beam_flags), plain * COMPUTING),
     )
-
-
-def list_tasks(models: Sequence[str]) -> tuple[str, ...]:
-    """Return the task of each model; UserError where one of several has none, or another's."""
-    tasks = [shorten_task(read_config(model).amazon_electra.task) for model in models]
-    for place, task in enumerate(tasks if len(tasks) > 1 else ()):
-        if not task or task in tasks[:place]:
-            why = f"is of the task {task}, too" if task else "names no task in its config.json"
-            raise UserError(f"{why}; score with one at a time", "model", models[place])
-    return tuple(tasks)
-
-
-def name_answers(
-    config: ScoringConfig, models: Sequence[str], prefixes: Sequence[str]
-) -> tuple[str, ...]:
-    """Return the columns that a copy of the input gets."""
-    names = []
-    for model, prefix in zip(models, prefixes, strict=True):
-        decides = read_config(model).amazon_electra.decided_from is not None
-        own = ["predicted", "probability", *["decision"] * decides, *["because"] * config.explain]
-        names += [f"{prefix}{name}" for name in own]
-    return tuple(names)
-
-
-def check_columns(files: Sequence[DumpFile], answers: Sequence[str]) -> None:
-    """Raise UserError where a file has a column already that its copy would get."""
-    for file in files:
-        if taken := {*list_columns(file)} & {*answers}:
-            raise UserError(
-                f"{file.name} has a column {min(taken)} already; rename it, or write a table of "
-                "its own",
-                "output_format",
-            )
 
 
 def name_outputs(files: Sequence[DumpFile], table: str | None) -> list[str]:

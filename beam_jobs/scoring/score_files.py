@@ -4,11 +4,10 @@ A copy of the input has `TASK.predicted`, `TASK.probability` (of that answer, of
 of each), `TASK.decision` where the model has a threshold (`decided`, or `ask` where it is less sure
 than that) and `TASK.because` if wanted (the phrases with the largest weights). A table of its own
 has a row for each record of its input, in order: `file`, `row` (the record's number, from 1), `id`
-(its own, where it has one), `product` and `month` (where it has them), `text`, `label`, `decision`,
-`expected` and `median` (of the stars that the classes stand for, by their probabilities), `p.LABEL`
-for each class, `because`, `model_version`, and `reason` where there is no label; of several models
-the columns from `label` to `model_version` begin with the task. `scores.json` has the counts, and
-how the texts differ from those that each model was tested on (beam_jobs/core/drift.py).
+(its own, where it has one), `text`, `label`, `decision`, `p.LABEL` for each class, `because`,
+`model_version`, and `reason` where there is no label; of several models the columns from `label` to
+`model_version` begin with the task. `scores.json` has the counts, and how the texts differ from
+those that each model was tested on (beam_jobs/core/drift.py).
 """
 
 import json
@@ -32,8 +31,7 @@ from amazon_electra.beam_jobs.corpus.result import read_finished, sum_counts
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from amazon_electra.beam_jobs.model_folder.classifier import Classifier, read_review
 from amazon_electra.beam_jobs.reading import work_units
-from amazon_electra.beam_jobs.reading.dates import read_month
-from amazon_electra.beam_jobs.reading.fields import choose_text, unwrap
+from amazon_electra.beam_jobs.reading.fields import choose_text
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.ids import ID, format_id, is_integer, warn_of_ids
 from amazon_electra.beam_jobs.reading.layout import Layout
@@ -41,12 +39,12 @@ from amazon_electra.beam_jobs.reading.lines import LIST, Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import Unit
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier, read_profile
 from amazon_electra.beam_jobs.scoring.comparison import (
+    GivenLabels,
     ScoredUnit,
     compare_units,
     count_labels,
     count_sample,
     make_task_reader,
-    read_model,
 )
 from amazon_electra.beam_jobs.scoring.explanation import describe_weights, weigh_phrases
 from amazon_electra.beam_jobs.scoring.outputs import (
@@ -67,9 +65,6 @@ class Rows:
     """The records of a unit in their order."""
 
     ids: list[str | None] = field(default_factory=list)
-    products: list[str | None] = field(default_factory=list)
-    months: list[str | None] = field(default_factory=list)
-    """Such as 2026-06, where the date shows it."""
     texts: list[str] = field(default_factory=list)
     """As the classifier reads them; empty where there is a reason."""
     reasons: list[str | None] = field(default_factory=list)  # why a record is not classified
@@ -90,7 +85,7 @@ class ScoreUnits(beam.DoFn):
         self.plan, self.shared = plan, Shared()
 
     def setup(self) -> None:
-        load = partial(load_classifiers, self.plan.models, self.plan.config.precision)
+        load = partial(load_models, self.plan.models, self.plan.config.precision)
         self.models = self.shared.acquire(load)
 
     def process(self, unit: Unit) -> Iterator[str]:
@@ -103,65 +98,49 @@ class ScoreUnits(beam.DoFn):
         give_memory_back()
 
 
-@dataclass(frozen=True)
-class Loaded:
-    """Models that threads share, which a list cannot be, and the profile of each, if it has one."""
-
-    classifiers: tuple[Classifier, ...]
-    profiles: tuple[Profile | None, ...]
+class Models(list[tuple[Classifier, Profile | None]]):
+    """Models, each with its profile if it has one, that threads share: a plain list cannot be."""
 
 
-def load_classifiers(folders: Sequence[str], precision: ScoringPrecision) -> Loaded:
-    return Loaded(
-        tuple(load_classifier(folder, precision) for folder in folders),
-        tuple(map(read_profile, folders)),
-    )
+def load_models(folders: Sequence[str], precision: ScoringPrecision) -> Models:
+    return Models((load_classifier(folder, precision), read_profile(folder)) for folder in folders)
 
 
-def score_unit(unit: Unit, plan: ScoringPlan, models: Loaded) -> ScoredUnit:
+def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> ScoredUnit:
     """Write the rows of a unit as Arrow, then what they are, unless an earlier run has."""
     name = storage.join_path(plan.folders.written, unit.name)
     if storage.exists(f"{name}.json"):
         return ScoredUnit(**json.loads(storage.read_bytes(f"{name}.json")))
-    classifiers, config = models.classifiers, plan.config
-    rows = read_rows(unit, config, [classifier.details.task for classifier in classifiers])
-    count = len(rows.reasons)
-    scored = [number for number, reason in enumerate(rows.reasons) if reason is None]
+    is_table = bool(plan.config.output_format)
+    rows = read_rows(unit, plan.config, [classifier.details.task for classifier, _ in models])
+    is_scored = np.array([reason is None for reason in rows.reasons], bool)
+    places = pa.array(np.cumsum(is_scored) - 1, mask=~is_scored)  # null: it has no answer
+    texts = [text for text, chosen in zip(rows.texts, is_scored, strict=True) if chosen]
     columns: dict[str, pa.Array] = {}
-    if config.output_format:
+    if is_table:
         columns["id"] = pa.array(rows.ids, pa.string())
-        mapping = dict(unit.file.layout.mapping)
-        if "item_id" in mapping:
-            columns["product"] = pa.array(rows.products, pa.string())
-        if "timestamp" in mapping:
-            columns["month"] = pa.array(rows.months, pa.string())
         columns["text"] = pa.array([text or None for text in rows.texts], pa.string())
     else:
         columns[LINE], columns[IS_RECORD] = pa.array(rows.lines), pa.array(rows.are_records)
         if not find_copy_ending(unit.file.layout):
             columns[RECORD] = pa.array(rows.records, pa.string())
-    texts = [rows.texts[number] for number in scored]
-    probabilities = [classifier.score(texts) for classifier in classifiers]
-    predicted: list[list[Any]] = []
-    for place, (classifier, prefix) in enumerate(zip(classifiers, plan.prefixes, strict=True)):
-        own = score_rows(count, scored, probabilities[place], classifier)
-        predicted.append(own["label"].to_pylist())
-        if config.output_format:
-            own["model_version"] = pa.array([plan.versions[place]] * count, pa.string())
-        else:
-            own = {
-                "predicted": own["label"],
-                "probability": find_own(count, scored, probabilities[place], classifier),
-                **({"decision": own["decision"]} if "decision" in own else {}),
-            }
-        if config.explain:
-            because = np.full(count, None)
-            answers = probabilities[place].argmax(1)
-            weights = weigh_phrases(classifier, texts, answers.tolist())
-            because[scored] = np.array([*map(describe_weights, weights)], object)
-            own["because"] = pa.array(because, pa.string())
-        columns |= {f"{prefix}{name}": column for name, column in own.items()}
-    if config.output_format:
+    tallies, given, trained = [], [], []
+    for place, (classifier, profile) in enumerate(models):
+        probabilities = classifier.score(texts)
+        answers = answer_texts(classifier, texts, probabilities, is_table, plan.config.explain)
+        spread = {key: column.take(places) for key, column in answers.items()}
+        if is_table:
+            versions = [plan.versions[place]] * len(places)
+            spread["model_version"] = pa.array(versions, pa.string())
+        columns |= {f"{plan.prefixes[place]}{key}": column for key, column in spread.items()}
+        tallies.append(count_sample(profile, texts, probabilities))
+        labels: tuple[GivenLabels, int] = {}, 0
+        if not classifier.config.is_multilabel:
+            predicted = next(iter(spread.values())).to_pylist()
+            labels = count_labels(rows.given[place], predicted, rows.texts, plan.models[place])
+        given.append(labels[0])
+        trained.append(labels[1])
+    if is_table:
         columns["reason"] = pa.array(rows.reasons, pa.string())
     table = pa.table(columns)
     packed = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -170,83 +149,58 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Loaded) -> ScoredUnit:
         pa.ipc.new_file(str(path), table.schema, options=packed) as writer,
     ):
         writer.write_table(table)
-    labels = [
-        ({}, 0)
-        if classifier.config.is_multilabel
-        else count_labels(given, answers, rows.texts, folder)
-        for classifier, given, answers, folder in zip(
-            classifiers, rows.given, predicted, plan.models, strict=True
-        )
-    ]
     counts = ScoredUnit(
         unit=unit.name,
-        prepared=len(scored),
+        prepared=len(texts),
         file=unit.file.name,
-        read=count,
+        read=len(rows.reasons),
         lines=rows.tally.lines,
         columns=list(rows.columns),
         dropped=dict(Counter(reason for reason in rows.reasons if reason is not None)),
         notes=dict(rows.tally.notes),
         bytes=rows.tally.bytes,
         index=unit.file.index,
-        ids=count - rows.ids.count(None),
+        ids=len(rows.ids) - rows.ids.count(None),
         integers=rows.integers,
-        tallies=[
-            count_sample(profile, texts, own)
-            for profile, own in zip(models.profiles, probabilities, strict=True)
-        ],
-        given=[given for given, _ in labels],
-        trained=[trained for _, trained in labels],
+        tallies=tallies,
+        given=given,
+        trained=trained,
     )
     storage.write_json(f"{name}.json", asdict(counts))
     return counts
 
 
-def score_rows(
-    count: int, scored: Sequence[int], probabilities: np.ndarray, classifier: Classifier
+def answer_texts(
+    classifier: Classifier,
+    texts: Sequence[str],
+    probabilities: np.ndarray,
+    is_table: bool,
+    explains: bool,
 ) -> dict[str, pa.Array]:
-    """Return the columns of a model for `count` rows: its answers to `scored`, null elsewhere."""
-    labels: list[Any] = [None] * count
-    for number, answer in zip(scored, classifier.answer(probabilities), strict=True):
-        labels[number] = answer
-    spread = np.full((count, len(classifier.labels)), np.nan, np.float32)
-    spread[scored] = probabilities
-    kind = pa.list_(pa.string()) if classifier.config.is_multilabel else pa.string()
-    columns = {"label": pa.array(labels, kind)}
-    if classifier.details.decided_from is not None:
-        decisions = np.full(count, None)
-        decisions[scored] = classifier.decide(probabilities)
-        columns["decision"] = pa.array(decisions, pa.string())
-    if numbers := classifier.details.numbers:
-        expected = spread.astype(np.float64) @ np.array(numbers)
-        columns["expected"] = pa.array(expected.astype(np.float32), from_pandas=True)
-        columns["median"] = pa.array(find_medians(spread, numbers), from_pandas=True)
-    for label, column in zip(classifier.labels, spread.T, strict=True):
-        columns[f"p.{label}"] = pa.array(column, from_pandas=True)  # NaN becomes null
+    """Return the columns of a model's answers to texts, the answer first: of a table of scores, or
+    of a copy of the input.
+    """
+    details, is_multilabel = classifier.details, classifier.config.is_multilabel
+    answers = classifier.answer(probabilities)
+    kind = pa.list_(pa.string()) if is_multilabel else pa.string()
+    columns = {"label" if is_table else "predicted": pa.array(answers, kind)}
+    if not is_table:
+        rounded = np.round(probabilities.astype(np.float64), 6)
+        columns["probability"] = pa.array(rounded.max(1))
+        if is_multilabel:  # that of each label
+            has = probabilities >= np.array(details.thresholds)
+            own = [row[chosen].tolist() for row, chosen in zip(rounded, has, strict=True)]
+            columns["probability"] = pa.array(own, pa.list_(pa.float64()))
+    if details.decided_from is not None:
+        columns["decision"] = pa.array(classifier.decide(probabilities), pa.string())
+    if is_table:
+        of_labels = zip(classifier.labels, probabilities.T, strict=True)
+        columns |= {f"p.{label}": pa.array(column) for label, column in of_labels}
+    if explains:
+        chosen = zip(texts, probabilities.argmax(1).tolist(), strict=True)
+        because = [describe_weights(weigh_phrases(classifier, *both)) for both in chosen]
+        columns["because"] = pa.array(because, pa.string())
     return columns
-
-
-def find_own(
-    count: int, scored: Sequence[int], probabilities: np.ndarray, classifier: Classifier
-) -> pa.Array:
-    """Return the probability of the answer to each row, of a multi-label model of each label."""
-    if not classifier.config.is_multilabel:
-        own = np.full(count, np.nan, np.float32)
-        own[scored] = probabilities.max(1, initial=0)
-        return pa.array(own, from_pandas=True)
-    lists: list[Any] = [None] * count
-    has = probabilities >= np.array(classifier.details.thresholds)
-    for number, row, chosen in zip(scored, probabilities, has, strict=True):
-        lists[number] = row[chosen].tolist()
-    return pa.array(lists, pa.list_(pa.float32()))
-
-
-def find_medians(probabilities: np.ndarray, numbers: Sequence[float]) -> np.ndarray:
-    """Return the median of each text's number, float32 [texts], from probabilities; NaN stays."""
-    order = np.argsort(numbers)
-    has_half = probabilities[:, order].cumsum(1) >= 0.5 - 1e-6
-    medians = np.array(numbers, np.float32)[order][has_half.argmax(1)]
-    return np.where(np.isnan(probabilities).any(1), np.float32(np.nan), medians)
 
 
 def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
@@ -278,8 +232,6 @@ def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
         shown = format_id(value)
         rows.integers += (type(value) is int or is_text) and is_integer(shown or "")
         rows.ids.append(shown)
-        rows.products.append(format_id(record.get(mapping.get("item_id", ""))))
-        rows.months.append(read_month(unwrap(record.get(mapping.get("timestamp", "")))))
         rows.texts.append(text)
         rows.reasons.append(reason or None)
         for labels, read_given in zip(rows.given, readers, strict=True):
@@ -314,7 +266,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
     units_of: dict[int, list[ScoredUnit]] = {file.index: [] for file in plan.files}
     for unit in units:
         units_of[unit.index].append(unit)
-    models = [read_model(model) for model in plan.models]
+    profiles = dict(zip(plan.tasks, map(read_profile, plan.models), strict=True))
     digest_of = cache(storage.hash_file)  # a zip file is that of all its members
     files, warnings = [], []
     for file, output in zip(plan.files, plan.outputs, strict=True):
@@ -331,7 +283,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         read, scored = (sum(getattr(unit, part) for unit in own) for part in ("read", "prepared"))
         name, digest = os.path.basename(file.path), digest_of(file.path)
         entry = {"file": name, "sha256": digest, "scores": output, "read": read, "scored": scored}
-        files.append(entry | compare_units(own, models))
+        files.append(entry | compare_units(own, profiles))
     totals = {
         "read": sum(file["read"] for file in files),
         "scored": sum(file["scored"] for file in files),
@@ -339,7 +291,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         "units": len(units),
         "models": dict(zip(plan.tasks, plan.versions, strict=True)),
         "files": files,
-        **compare_units(units, models),
+        **compare_units(units, profiles),
         **({"warnings": warnings} if warnings else {}),
     }
     storage.write_json(storage.join_path(folders.output, SCORING_TOTALS), totals)

@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.json as pa_json
 import pyarrow.parquet as pq
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import refuse, require
 from amazon_electra.beam_jobs.core.files import atomic_path, write_json
 
 CANDIDATES = 3  # times the number that is wanted, of the best scores
@@ -79,32 +77,15 @@ def write_suggestions(rows: Sequence[Row], path: Path) -> None:
 
 
 def read_scores(folder: Path) -> list[Row]:
-    """Return the rows of the files of scores of a folder, which are of one task."""
-    files = sorted(one for one in folder.glob("*.scores.*") if one.suffix in READERS)
-    if not files:
-        raise UserError(f"{folder}: no *.scores.* in it; `score --format parquet` writes them")
+    """Return the rows of the tables of scores of a folder, which are of one task."""
+    files = sorted(folder.glob("*.scores.parquet"))
+    remedy = "`score --format parquet --model.task TASK` writes a table of one task"
+    require(files, f"{folder}: no *.scores.parquet in it; {remedy}")
     rows: list[Row] = []
     for file in files:
-        try:
-            table = READERS[file.suffix](str(file))
-        except (pa.ArrowException, OSError) as error:
-            raise UserError(f"{file}: cannot be read ({error}); score it again") from error
-        if missing := {"file", "row", "id", "label", "text"} - {*table.column_names}:
-            raise UserError(
-                f"{file}: has no column {sorted(missing)[0]}; `score --format parquet --task TASK` "
-                "writes a table of one task"
-            )
+        with refuse(pa.ArrowException, OSError, message=f"{file}: cannot be read ({{}})"):
+            table = pq.read_table(file)
+        missing = {"file", "row", "id", "label", "text"} - {*table.column_names}
+        require(not missing, f"{file}: has no column {min(missing, default='')}; {remedy}")
         rows += table.to_pylist()
     return rows
-
-
-def read_csv(file: str) -> pa.Table:
-    """Return a table with text where scores have it, even if all values are numbers."""
-    options = pa_csv.ConvertOptions(
-        column_types=dict.fromkeys(("file", "id", "label", "text"), pa.string()),
-        strings_can_be_null=True,
-    )
-    return pa_csv.read_csv(file, convert_options=options)
-
-
-READERS = {".parquet": pq.read_table, ".jsonl": pa_json.read_json, ".csv": read_csv}

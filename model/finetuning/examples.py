@@ -81,8 +81,6 @@ class Task:
     """For `span`: every question has an answer."""
     stars: Mapping[int, int] = field(default_factory=dict)
     """Stars → class, of a task on a corpus's reviews with stars; others are left out."""
-    numbers: tuple[float, ...] = ()
-    """The number that each class stands for, such as stars."""
     trained_as: tuple[str, ...] = ()
     """Tasks with the same training examples: a model of theirs can be measured on this one."""
 

@@ -112,5 +112,4 @@ def test_steps_of_a_scale_are_measured_as_such(tmp_path):
     task = find_task("label:mood", tmp_path / "corpus")
     assert task.labels == steps
     assert {"mae", "within_one", "kappa"} < set(task.metrics)
-    assert find_task("stars").numbers == (1, 2, 3, 4, 5)
     assert "mae" not in find_task("polarity").metrics

@@ -3,7 +3,6 @@
 import csv
 import gzip
 import json
-import os
 import zipfile
 from pathlib import Path
 
@@ -14,13 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs import scoring_job
-from amazon_electra.beam_jobs.config import ScoringConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.copies import load_trained, save_sketches
 from amazon_electra.beam_jobs.core.drift import PROFILE, Profile
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.engine.beam_options import describe_engine
 from amazon_electra.beam_jobs.scoring import plan as scoring_plan
 from tests.beam_jobs.dumps import refuses
 from tests.beam_jobs.scoring.models import LABELS, VECTORS, expect, write_network
@@ -144,10 +141,12 @@ def test_the_column_of_ids_is_found_by_its_name(model, tmp_path, column, is_foun
     assert [row["id"] for row in rows] == ([5, 6] if is_found else [None, None])
 
 
-def test_a_column_of_ids_that_is_not_there_is_a_mistake(model, tmp_path):
+def test_what_is_not_there_is_a_mistake(model, tmp_path):
     dump = write_csv(tmp_path / "shop.csv", [5])
     with refuses("id", "order", "shop.csv", "comment"):
         score(model, tmp_path / "scores", dump, more=["--id", "order"])
+    with refuses("model", "config.json"):
+        score(tmp_path, tmp_path / "scores", dump)
 
 
 def test_ids_keep_the_type_of_their_file(model, tmp_path):
@@ -282,12 +281,6 @@ def test_an_interrupted_job_is_continued_by_itself_alone(model, tmp_path, monkey
     ]
 
 
-def test_a_folder_that_is_no_model_is_a_mistake(tmp_path):
-    dump = write_csv(tmp_path / "dump.csv", [1])
-    with refuses("model", "config.json"):
-        score(tmp_path, tmp_path / "scores", dump)
-
-
 def test_reviews_in_lists_have_a_row_each_as_pandas_numbers_them(model, tmp_path):
     products = [
         {"asin": f"B{n}", "reviews": [{"text": "good", "id": f"{n}-{i}"} for i in range(n)]}
@@ -317,13 +310,3 @@ def test_a_text_that_a_spreadsheet_would_compute_is_marked_in_csv(model, tmp_pat
     assert [text[0] for text in rows["text"]] == ["'", "g", "'", "'"]
     [warning] = result["warnings"]
     assert "id: 2 different ids in 4 rows: a0 occurs 2 times" in warning
-
-
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-@pytest.mark.parametrize(("rows", "mode"), [(100, "in_memory"), (6_000, "multi_processing")])
-def test_a_dump_that_takes_half_a_minute_uses_every_core(model, tmp_path, rows, mode):
-    dump = tmp_path / "dump.csv"
-    dump.write_text("text\n" + f"{'good ' * 100}\n" * rows)
-    paths = [str(model)], [str(dump)], str(tmp_path / "scores")
-    plan = scoring_plan.plan_scoring(ScoringConfig(), *paths)
-    assert f" {mode}, " in describe_engine(plan.engine)

@@ -66,9 +66,8 @@ def make_star_task(
     "…?")
     """
     by_class = [[n for n, c in stars.items() if c == number] for number in range(len(labels))]
-    is_one_each = all(len(numbers) == 1 for numbers in by_class)
     named = " against ".join("–".join(map(str, {n[0]: 0, n[-1]: 0})) for n in by_class)
-    if is_one_each:
+    if all(len(numbers) == 1 for numbers in by_class):
         named = f"{by_class[0][0]} to {by_class[-1][0]}"
     has_steps = len(labels) > 2 and by_class == sorted(by_class)
     return Task(
@@ -76,7 +75,6 @@ def make_star_task(
         shape="classification",
         labels=tuple(labels),
         metrics=STEP_METRICS if has_steps else CLASS_METRICS,
-        numbers=tuple(float(numbers[0]) for numbers in by_class) if is_one_each else (),
         read=partial(read_reviews, column="stars", classes=stars),
         source=f"the corpus's own reviews: {named} stars",
         question=question,

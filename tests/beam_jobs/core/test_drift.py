@@ -3,10 +3,12 @@ and the expected accuracy's interval contains the true one.
 """
 
 import json
+from functools import reduce
+from operator import add
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.drift import Profile, Tally, compare_texts, sum_tallies
+from amazon_electra.beam_jobs.core.drift import Profile, Tally, compare_texts
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
 NEW_WORDS = [f"{a}{b}{c}x" for a in "pqvwz" for b in "aeiou" for c in "lmnrst"]
@@ -103,7 +105,7 @@ def test_a_profile_and_a_tally_survive_json_and_tallies_of_parts_add_up():
         for a, b in ((0, 30), (30, 60), (60, 90))
     ]
     parts = [Tally.from_json(json.loads(json.dumps(one.to_json()))) for one in parts]
-    found = sum_tallies(parts)
+    found = reduce(add, parts)
     assert found.n == 90
     assert found.words == whole.words
     assert compare_texts(again, found).describe() == compare_texts(profile, whole).describe()

@@ -9,7 +9,6 @@ import pytest
 from onnx.external_data_helper import set_external_data
 from skops import io
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.model_folder import network
 from amazon_electra.beam_jobs.scoring.classifier import hash_model, load_classifier
 from tests.beam_jobs.dumps import refuses
@@ -54,22 +53,11 @@ def test_tf_idf_gives_the_probabilities_of_its_pipeline(tmp_path):
     assert found[0, 0] < 1e-6, "no text of its training was mixed"
 
 
-def test_a_pipeline_with_anything_but_known_types_is_not_loaded(tmp_path):
-    folder, pipeline = write_tfidf(tmp_path)
-    pipeline.steps.append(("other", np.random.Generator))
-    pipeline.steps[-1] = ("other", re.compile("harmless").__class__)
-    io.dump(pipeline, folder / "model.skops")
-    refuse(folder, "re.Pattern")
-
-
-def refuse(folder, name):
+def refuse(folder, *named):
     """Check that the folder is refused in one line that names it and the fault."""
-    with pytest.raises(UserError) as caught:
+    with refuses(folder, *named) as refused:
         load_classifier(str(folder), "fp32")
-    assert caught.value.field == "model"
-    assert str(folder) in str(caught.value)
-    assert name in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert refused.value.field == "model"
 
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.onnx"])
@@ -83,32 +71,22 @@ def test_a_broken_folder_is_a_mistake(tmp_path, name, content):
 
 
 @pytest.mark.parametrize(
-    ("labels", "temperature", "name"),
+    ("labels", "temperature", "vectors", "name"),
     [
-        (["a", "a", "b"], 1, "a"),
-        (["a", "", "b"], 1, "labels"),
-        (["a", "b"], 1, "[1, 3]"),
-        (["a", "b", "c", "d"], 1, "[1, 3]"),
-        (LABELS, 1e-320, "temperature"),
-        (LABELS, 1e300, "temperature"),
-        (LABELS, -1, "temperature"),
+        (["a", "a", "b"], 1, VECTORS, "a"),
+        (["a", "", "b"], 1, VECTORS, "labels"),
+        *((["a", "b", "c", "d"][:n], 1, VECTORS, "[1, 3]") for n in (2, 4)),
+        *((LABELS, value, VECTORS, "temperature") for value in (1e-320, 1e300, -1)),
+        *((LABELS, 1, VECTORS * wrong, "NaN") for wrong in (np.nan, np.inf)),
+        (LABELS[:2], 1, VECTORS[:, :1], "[1, 1]"),
     ],
 )
-def test_labels_and_temperature_fit_the_network(tmp_path, labels, temperature, name):
-    folder = write_network(tmp_path)
+def test_labels_temperature_and_logits_fit(tmp_path, labels, temperature, vectors, name):
+    folder = write_network(tmp_path, vectors=vectors)
     config = json.loads((folder / "config.json").read_text())
     config |= {"id2label": dict(enumerate(labels)), "temperature": temperature}
     (folder / "config.json").write_text(json.dumps(config))
     refuse(folder, name)
-
-
-@pytest.mark.parametrize(
-    ("vectors", "name"),
-    [(VECTORS * np.nan, "NaN"), (VECTORS * np.inf, "NaN"), (VECTORS[:, :1], "[1, 1]")],
-    ids=["NaN", "infinite", "one column"],
-)
-def test_logits_are_a_number_for_each_label(tmp_path, vectors, name):
-    refuse(write_network(tmp_path, vectors=vectors), name)
 
 
 @pytest.mark.parametrize("place", ["initializer", "node"])
@@ -130,11 +108,14 @@ def test_weights_outside_the_file_are_refused(tmp_path, monkeypatch, place):
     refuse(folder, "External data")
 
 
-def test_a_pipeline_names_each_class_once(tmp_path):
+def test_a_pipeline_has_known_types_and_each_class_once(tmp_path):
     folder, pipeline = write_tfidf(tmp_path)
     pipeline[-1].classes_ = np.array(["negative", "negative", "positive"])
     io.dump(pipeline, folder / "model.skops")
     refuse(folder, "negative")
+    pipeline.steps.append(("other", re.compile("harmless").__class__))
+    io.dump(pipeline, folder / "model.skops")
+    refuse(folder, "re.Pattern")
 
 
 def test_a_weight_that_is_no_number_is_refused_at_the_first_text_that_uses_it(tmp_path):

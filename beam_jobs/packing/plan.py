@@ -16,7 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from amazon_electra.beam_jobs.config import ShardsConfig
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, refuse, require
 from amazon_electra.beam_jobs.core.files import hash_bytes, hash_stream
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION, count_rows
@@ -123,10 +123,8 @@ def plan_shards(
     """Return the plan of a job on a corpus, which `is_kept` unless it is one of general text."""
     units, path = plan_corpus_units(corpus), storage.join_path(corpus, "corpus.json")
     content = storage.read_bytes(path)
-    try:
+    with refuse(ValueError, TypeError, message=f"{path} is damaged ({{}}); make it again"):
         result = dict(load_json(content))
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{path} is damaged ({error}); make the corpus again") from None
     splits = result.get("splits")
     documents = splits.get(config.split, 0) if splits else None
     withheld = result.get("withheld_files", [])
@@ -179,13 +177,14 @@ def sample_units(units: list[CorpusUnit], documents: int | None, wanted: int) ->
 
 def read_metadata(path: str) -> tuple[pq.FileMetaData, str]:
     """Return a Parquet file's metadata and the SHA-256 of its footer, which bounds every column."""
-    try:
-        with storage.open_bytes(path) as file:
-            metadata = pq.read_metadata(file)
-            file.seek(-(metadata.serialized_size + 8), 2)
-            return metadata, hash_stream(file)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise UserError(f"cannot be read ({error}); run corpus_job again", "corpus", path) from None
+    why = "cannot be read ({}); run corpus_job again"
+    with (
+        refuse(pa.ArrowInvalid, OSError, message=why, field="corpus", value=path),
+        storage.open_bytes(path) as file,
+    ):
+        metadata = pq.read_metadata(file)
+        file.seek(-(metadata.serialized_size + 8), 2)
+        return metadata, hash_stream(file)
 
 
 def group_row_groups(groups: list[RowGroups], rows_wanted: int) -> Iterator[tuple[RowGroups, ...]]:
@@ -221,26 +220,10 @@ def read_vocabulary_files(folder: str) -> tuple[dict[str, bytes], int]:
     """Return the content of the vocabulary's files, and one more than its last id."""
     places = {name: storage.join_path(folder, name) for name in (*VOCABULARY_FILES, WORDS)}
     files = {n: storage.read_bytes(p) for n, p in places.items() if storage.exists(p)}
-    if missing := [name for name in VOCABULARY_FILES if name not in files]:
-        raise UserError(
-            f"no {missing[0]} in it; give the folder that model.vocabulary or model.origin wrote",
-            "vocabulary",
-            folder,
-        )
-    try:
+    missing = ", ".join(name for name in VOCABULARY_FILES if name not in files)
+    why = f"no {missing} in it; give the folder that model.vocabulary or model.origin wrote"
+    require(not missing, why, "vocabulary", folder)
+    why = "its tokenizer.json is not an encoder's tokenizer ({})"
+    with refuse(Exception, message=why, field="vocabulary", value=folder):  # of tokenizers
         tokenizer = load_tokenizer(files["tokenizer.json"].decode()).tokenizer
-    except Exception as error:  # tokenizers raises nothing more special
-        raise UserError(
-            f"its tokenizer.json is not an encoder's tokenizer ({error})", "vocabulary", folder
-        ) from None
-    size = count_rows(tokenizer)
-    words = files.get(WORDS)
-    lines = words.decode(errors="replace").removesuffix("\n").count("\n") + 1 if words else size
-    if lines != size:
-        raise UserError(
-            f"its {WORDS} has {lines} lines, the ids of tokenizer.json end at {size - 1}; copy "
-            "both again from one model",
-            "vocabulary",
-            folder,
-        )
-    return files, size
+    return files, count_rows(tokenizer)

@@ -66,20 +66,10 @@ _ID_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _STRIDE = 389  # coprime to 1,000: scatters the kinds of mess over the thousand
 
 
-def _list_slot_kinds() -> tuple[str, ...]:
-    """Return the kind of each of 1,000 lines ('plain' or a key of MESS_PER_THOUSAND)."""
-    kinds = ["plain"] * 1_000
-    position = _STRIDE
-    for kind, count in MESS_PER_THOUSAND.items():
-        for _ in range(count):
-            kinds[position % 1_000] = kind
-            position += _STRIDE
-    return tuple(kinds)
-
-
-_SLOTS = _list_slot_kinds()
-
-
+_SLOTS = ["plain"] * 1_000
+"""The kind of each of 1,000 lines: plain or a key of MESS_PER_THOUSAND."""
+for _place, _kind in enumerate(k for k, n in MESS_PER_THOUSAND.items() for _ in range(n)):
+    _SLOTS[_STRIDE * (_place + 1) % 1_000] = _kind
 _ORIGINALS = {
     slot: max(s for s in range(max(slot - 6, 1)) if _SLOTS[s] == "plain")
     for slot, kind in enumerate(_SLOTS)
@@ -90,15 +80,6 @@ _CATEGORY_ASPECTS = tuple(
     (category["products"], [_BY_NAME[name] for name in category["aspects"]])
     for category in LEXICON["categories"]
 )
-
-
-def count_mess(reviews: int) -> dict[str, int]:
-    """Count the first `reviews` lines by kind, 'plain' included; the counts sum to `reviews`."""
-    whole, rest = divmod(reviews, 1_000)
-    return {
-        kind: whole * _SLOTS.count(kind) + _SLOTS[:rest].count(kind)
-        for kind in ("plain", *MESS_PER_THOUSAND)
-    }
 
 
 class ReviewWriter:
@@ -115,14 +96,10 @@ class ReviewWriter:
     def write_line(self, index: int) -> str:
         """Return the line with this index, without its line end."""
         kind = _SLOTS[index % 1_000]
-        if kind == "plain":
-            return json.dumps(self._write_record(index))
         if kind == "repeated_line":
             return self.write_line(self._find_original(index))
-        if kind == "broken_line":
-            whole = json.dumps(self._write_record(index))
-            return whole[: len(whole) * 2 // 3]
-        return json.dumps(self._write_messy(index, kind))
+        line = json.dumps(self._write_messy(index, kind))
+        return line[: len(line) * 2 // 3] if kind == "broken_line" else line
 
     def _find_original(self, index: int) -> int:
         return index - index % 1_000 + _ORIGINALS[index % 1_000]
@@ -130,6 +107,8 @@ class ReviewWriter:
     def _write_messy(self, index: int, kind: str) -> dict[str, Any]:
         record = self._write_record(index)
         text = record["reviewText"]
+        if kind in ("plain", "broken_line"):
+            return record
         if kind == "missing_text":
             del record["reviewText"]
         elif kind == "empty_text":
@@ -263,11 +242,7 @@ class ReviewWriter:
 
     def _make_identifier(self, start: str, letters: int) -> str:
         number = int(self._rng.random() * 36**letters)
-        digits = []
-        for _ in range(letters):
-            number, digit = divmod(number, 36)
-            digits.append(_ID_LETTERS[digit])
-        return start + "".join(digits)
+        return start + "".join(_ID_LETTERS[number // 36**n % 36] for n in range(letters))
 
     def _pick_one(self, values: Any) -> Any:
         return values[int(self._rng.random() * len(values))]
@@ -307,13 +282,8 @@ def write_sample(
                 packed.writelines(lines)
         else:
             file.writelines(lines)
-    return {
-        "path": str(path),
-        "reviews": reviews,
-        "seed": seed,
-        "bytes": path.stat().st_size,
-        "mess": count_mess(reviews),
-    }
+    size = path.stat().st_size
+    return {"path": str(path), "reviews": reviews, "seed": seed, "bytes": size}
 
 
 if __name__ == "__main__":

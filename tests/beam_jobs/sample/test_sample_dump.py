@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from amazon_electra.beam_jobs.sample.sample_dump import (
     LEXICON,
     LONG_TEXT,
-    count_mess,
+    MESS_PER_THOUSAND,
     generate_lines,
     is_sample,
     write_sample,
@@ -52,18 +51,16 @@ def test_another_process_gives_the_same_bytes_and_says_what_is_in_them(tmp_path:
     ]
     assert written[0] == written[1] != written[2]
     assert len(list(tmp_path.iterdir())) == 4
-    assert json.loads(done.stdout)["mess"] == count_mess(1_200)
+    assert json.loads(done.stdout)["reviews"] == 1_200
     # plain files hold the same lines, and a small dump is the beginning of a large one
     plain = (tmp_path / "b.json").read_bytes().splitlines(keepends=True)
     assert len(plain) == 1_500
     assert gzip.decompress(written[0]) == b"".join(plain[:1_200])
 
 
-@pytest.mark.parametrize("reviews", [1, 999, 2_000, 3_700])
-def test_the_mess_is_exactly_as_documented(reviews: int) -> None:
-    expected = count_mess(reviews)
-    assert sum(expected.values()) == reviews
-    text = list(generate_lines(reviews, 2))
+def test_the_mess_is_exactly_as_documented() -> None:
+    expected = {kind: 2 * count for kind, count in MESS_PER_THOUSAND.items()}
+    text = list(generate_lines(2_000, 2))
     broken = [line for line in text if not line.endswith("}")]
     assert len(broken) == expected["broken_line"]
     for line in broken:
@@ -87,35 +84,12 @@ def test_the_mess_is_exactly_as_documented(reviews: int) -> None:
     assert sum("[[VIDEOID:" in body for body in bodies) == expected["video_marker"]
 
 
-def test_records_have_the_fields_and_the_stars_of_a_2018_dump() -> None:
-    read = records(5_000)
-    names = {"overall", "verified", "reviewTime", "reviewerID", "asin", "summary", "unixReviewTime"}
-    assert all(names <= record.keys() for record in read)
-    stars = Counter(record["overall"] for record in read)
-    assert set(stars) == {1.0, 2.0, 3.0, 4.0, 5.0}
-    assert stars[5.0] > 0.45 * len(read)
-    assert min(stars.values()) > 0.06 * len(read)
-
-
 def test_opinions_agree_with_the_stars() -> None:
     for record in records(3_000):
         words = re.findall(r"[a-z]+", record.get("reviewText", "").lower())
         balance = sum(POLARITY.get(word, 0) for word in words)
         if len(words) > 1 and record["overall"] != 3 and balance:
             assert (balance > 0) == (record["overall"] > 3), record
-
-
-def test_every_opinion_word_is_of_one_family_and_of_no_other_part_of_a_sentence() -> None:
-    aspects = LEXICON["aspects"]
-    opinions = [word for aspect in aspects for word in aspect["praise"] + aspect["blame"]]
-    assert 700 <= len(opinions) == len(set(opinions)) <= 1_500
-    assert all(re.fullmatch("[a-z]+", word) for word in opinions)
-    parts = [LEXICON[name] for name in ("frames", "fillers", "times", "spans", "colors")]
-    parts += [LEXICON["hedges"], LEXICON["plain_adverbs"]]
-    parts += [aspect["subjects"] for aspect in aspects]
-    parts += [category["products"] for category in LEXICON["categories"]]
-    neutral = {word for part in parts for word in re.findall("[a-z]+", " ".join(part).lower())}
-    assert not neutral & set(opinions)
 
 
 def test_a_file_of_the_sample_is_known_by_its_first_line(tmp_path: Path) -> None:

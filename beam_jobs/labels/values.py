@@ -203,7 +203,7 @@ def describe_values(
         shown = ", ".join(f"{sign} {n:,}" for sign, n in missing.most_common(SHOWN))
         said.append(f"{format_count(missing.total(), 'value')} stand for none ({shown})")
     if said:
-        said.append("`--dump.fold_labels false` keeps values as typed")
+        said.append("`fold_labels false` keeps values as typed")
     for sign in PATH_SIGNS:
         if 2 * sum(sign in name for name in by_class) > len(by_class):
             first = sorted({take_first_level(name, sign) or "" for name in by_class})

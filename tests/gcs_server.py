@@ -1,7 +1,6 @@
 """A small Google Cloud Storage for tests: objects in memory, behind the JSON API as gcsfs uses it.
 
-Buckets need not be made, unless `buckets` names those that are there. Uploads are whole
-(multipart), as gcsfs sends what is smaller than 5 MB.
+Buckets need not be made. Uploads are whole (multipart), as gcsfs sends what is smaller than 5 MB.
 """
 
 import base64
@@ -18,7 +17,6 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 OBJECT = re.compile(r"^/(?:download/)?storage/v1/b/([^/]+)/o/(.+)$")
 COPY = re.compile(r"^/storage/v1/b/([^/]+)/o/([^/]+)/rewriteTo/b/([^/]+)/o/([^/]+)$")
-BUCKET = re.compile(r"/b/([^/]+)")
 LISTING = re.compile(r"^/storage/v1/b/([^/]+)/o/?$")
 UPLOAD = re.compile(r"^/upload/storage/v1/b/([^/]+)/o/?$")
 
@@ -29,8 +27,6 @@ class GcsServer:
     def __init__(self, url: str) -> None:
         self.url = url
         self.objects: dict[str, bytes] = {}
-        self.buckets: set[str] | None = None
-        """Those that are there; None: any."""
         self.refusal: tuple[int, str] | None = None
         """The status and message of the answer to the next `refusals` requests."""
         self.refusals = 0
@@ -161,15 +157,10 @@ class Handler(BaseHTTPRequestHandler):
         self._answer_json(describe_object(name, content))
 
     def _refuse(self) -> bool:
-        """Answer by an error where the server is to, or the bucket is not there; say whether."""
-        bucket = BUCKET.search(self.path)
+        """Answer by an error where the server is to; say whether."""
         if error := self.gcs.find_refusal():
             self._answer_error(*error)
-        elif bucket and self.gcs.buckets is not None and bucket[1] not in self.gcs.buckets:
-            self._answer_error(404, "The specified bucket does not exist.")
-        else:
-            return False
-        return True
+        return bool(error)
 
     def _find_object(self, path: str) -> str | None:
         match = OBJECT.match(path)
@@ -198,10 +189,8 @@ class Handler(BaseHTTPRequestHandler):
     def _answer_json(self, content: Any) -> None:
         self._answer(200, json.dumps(content).encode())
 
-    def _answer(self, status: int, content: bytes, **headers: str) -> None:
+    def _answer(self, status: int, content: bytes) -> None:
         self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
         self.send_header("Content-Length", str(len(content)))
         self.send_header("Content-Type", "application/json")
         self.end_headers()

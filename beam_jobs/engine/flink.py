@@ -77,13 +77,12 @@ class FlinkJob:
         what the workers raised, and TransientError if the JobManager is away.
         """
         try:
-            jobs = ask(self.address, "jobs/overview")["jobs"]
+            own = self._find()
         except NO_ANSWER as error:
             if (seconds := time.monotonic() - self._answered) < AWAY_SECONDS:
                 return False
             raise self._describe_away(f"gives no answer for {seconds:.0f} s: {error}") from None
         self._answered = time.monotonic()
-        own = next((job for job in jobs if job["name"].startswith(self.name)), None)
         if own is None:
             if self.id:
                 raise self._describe_away("has forgotten the job")
@@ -112,15 +111,20 @@ class FlinkJob:
     def cancel(self, seconds: float) -> None:
         """Cancel the job once Flink has it, if that is within the time."""
         deadline = time.monotonic() + seconds
-        while not self.id and time.monotonic() < deadline:
+        while not self.id:
             with suppress(*NO_ANSWER):
-                jobs = ask(self.address, "jobs/overview")["jobs"]
-                self.id = next((j["jid"] for j in jobs if j["name"].startswith(self.name)), "")
+                self.id = (self._find() or {}).get("jid", "")
             if not self.id:
+                if time.monotonic() >= deadline:
+                    return
                 time.sleep(0.5)
-        if self.id:
-            with suppress(*NO_ANSWER):  # it is over, or Flink is away
-                ask(self.address, f"jobs/{self.id}?mode=cancel", "PATCH")
+        with suppress(*NO_ANSWER):  # it is over, or Flink is away
+            ask(self.address, f"jobs/{self.id}?mode=cancel", "PATCH")
+
+    def _find(self) -> dict[str, Any] | None:
+        """Return the job as Flink has it; raise one of NO_ANSWER where it does not say."""
+        jobs = ask(self.address, "jobs/overview")["jobs"]
+        return next((job for job in jobs if job["name"].startswith(self.name)), None)
 
     def _read_failure(self) -> Exception:
         with suppress(*NO_ANSWER):

@@ -107,24 +107,6 @@ def test_an_open_notation_ends_the_job_and_names_the_option(tmp_path):
     assert [i * 7 % 12 for i, side in sides.items() if side == "test"] == [11]
 
 
-@pytest.mark.parametrize("by", ["user", "time"])
-def test_near_copies_of_test_reviews_are_withheld_however_it_is_split(tmp_path, by):
-    records = []
-    for i in range(600):
-        keys = {"asin": f"B{i}", "reviewerID": f"U{i}", "unixReviewTime": i * DAY}
-        records.append(review(i, text_of(i, sentences=8), **keys))
-        again = {"asin": f"C{i}", "reviewerID": f"V{i}", "unixReviewTime": i * 77 % 600 * DAY}
-        records.append(review(i, f"{text_of(i, sentences=8)} So it is.", **again))
-    dump = write_lines(tmp_path / "dump.json", records)
-    result = run_job(tmp_path / "corpus", "--input", dump, "--split-by", by)
-    kept = collections.defaultdict(set)
-    for row in rows_of(tmp_path / "corpus"):
-        kept[row["sentences"][0]].add(row["split"])
-    for of in kept.values():
-        assert not (of & {"dev", "test"} and of & {"pretrain", "train"})
-    assert result["dropped"]["withheld"] > 50
-
-
 def test_what_cannot_be_split_by_is_told_in_one_line(tmp_path):
     plain = {"reviewText": "Good.", "overall": 5.0}
     lines = write_lines(tmp_path / "plain.json", [plain])

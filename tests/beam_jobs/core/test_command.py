@@ -27,28 +27,19 @@ def test_only_the_result_is_on_stdout():
     assert all(word in done.stderr for word in ("chatter", "native", "child"))
 
 
-def test_a_mistake_of_the_user_is_one_line():
-    done = start("    raise UserError('--size: 3 is too\\nsmall')")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "error: --size: 3 is too small\n"
-
-
-def test_a_failure_has_a_traceback():
-    done = start("    raise RuntimeError('broken')")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "Traceback" in done.stderr
-    assert "RuntimeError: broken" in done.stderr
-
-
 @pytest.mark.parametrize(
-    "error",
+    ("error", "code", "said"),
     [
-        "ConnectionResetError(104, 'reset')",
-        "TimeoutError('too slow')",
-        "type('EndpointConnectionError', (Exception,), {})('no S3 server')",  # as botocore's
+        ("UserError('--size: 3 is too\\nsmall')", 2, "error: --size: 3 is too small\n"),
+        ("RuntimeError('broken')", 1, "RuntimeError: broken\n"),
+        ("ConnectionResetError(104, 'reset')", 75, "error: [Errno 104] reset\n"),
+        ("TimeoutError('too slow')", 75, "error: too slow\n"),
+        # as botocore's
+        ("type('EndpointConnectionError', (Exception,), {})('no S3')", 75, "error: no S3\n"),
     ],
 )
-def test_what_another_attempt_may_mend_has_a_code_of_its_own(error):
+def test_an_error_has_its_code_and_its_line(error, code, said):
     done = start(f"    raise {error}")
-    assert (done.returncode, done.stdout) == (75, "")
-    assert done.stderr.splitlines()[-1].startswith("error: ")
+    assert (done.returncode, done.stdout) == (code, "")
+    assert done.stderr.endswith(said)
+    assert ("Traceback" in done.stderr) == (code != 2)

@@ -10,7 +10,7 @@ from functools import cache
 from itertools import compress, islice
 from typing import Any, NamedTuple
 
-from amazon_electra.beam_jobs.labels.values import LABEL
+from amazon_electra.beam_jobs.labels.values import LABEL, MISSING, fold
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.format import Format, Names
 from amazon_electra.beam_jobs.reading.layout import Layout
@@ -39,7 +39,8 @@ SMALL_WINDOW_BYTES = 1 << 12
 MAX_DESCRIPTIONS = 3
 MIN_NUMBERS = 5  # in a column, from which on it is one of numbers
 MAX_GROUPS = 4  # rows of groups of columns, or of a title, above the header
-NUMBER = re.compile(r"[-+]?\d+([.,]\d+)?")
+NUMBER, DIGIT = re.compile(r"[-+]?\d+([.,]\d+)?"), re.compile(r"\d")
+MIN_NUMBERED = 0.8  # of a column's first values have a digit: ids, stars, dates
 IMPORT_ID = '{"importid"'
 """What the third row of a Qualtrics export has in each column; the second has the questions."""
 TYPES = {*fields.TABLES["types"]}
@@ -55,6 +56,7 @@ class Dialect:
     has_quotes: bool = True  # fields in quotes may hold delimiters and line ends
     has_escapes: bool = False  # quotes within quotes follow a backslash (Spark, MySQL)
     has_spaces: bool = False  # before quotes: spaces that begin a field are none of it
+    numbered: tuple[str, ...] = ()  # columns with a digit in nearly all of their first values
 
     @property
     def options(self) -> dict[str, Any]:
@@ -77,12 +79,13 @@ class RecordLines:
         self._size = 0
         self.rejects: list[Reject] = []  # lines that are too long
         self.parts: list[tuple[int, bytes]] = []
+        self.values: list[str] = []  # of the last record
         self.first = 1
         self.ended = self.has_met_end = False
         self.begun = self._position = 0  # bytes before the record, and before the next line
 
     def begin_record(self) -> None:
-        self.parts, self._size, self.begun = [], 0, self._position
+        self.parts, self.values, self._size, self.begun = [], [], 0, self._position
 
     def join_raw(self) -> bytes:
         return b"\n".join(line for _, line in self.parts)
@@ -141,6 +144,7 @@ class RecordLines:
                     continue
                 if values is None:
                     break
+                self.values = values
                 if not header and (self.ended or not self.is_whole(values)):
                     broken = BROKEN  # a quote that never ends, or ends within a field
                 elif header:
@@ -174,35 +178,55 @@ class RecordLines:
         return len(values) == len(self.dialect.columns)
 
     def read_joined(self, header: bool) -> Iterator[Item]:
-        """Yield records. Lines with fewer columns that go on with the text of the record before, or
-        have the columns that it lacks, are one reject with it: a line end within an unquoted text.
+        """Yield records. A line end within an unquoted text, or a quote that never ends, makes more
+        than one row of a record: those that go on with the text before them are one reject with it.
         """
         columns, delimiter = self.dialect.columns, self.dialect.delimiter.encode()
         ends_with_text = columns[-1:] == (dict(self.layout.mapping).get("text"),)
         held: Item | None = None
         raw, missing = b"", 0  # of what is held: bytes, and delimiters that it lacks
         for item in self.read(header):
-            if isinstance(item, Reject) and item.reason == FEWER and b'"' not in item.raw:
-                count = item.raw.count(delimiter)
-                if held and (not missing or count in (0, missing)):
-                    first = held if isinstance(held, Reject) else make_reject(held[0], FEWER, raw)
-                    held, missing = join_rejects(first, item), missing and missing - count
-                    continue
-                if held:
-                    yield held
-                held, missing = item, len(columns) - 1 - count
+            reject = item if isinstance(item, Reject) else None
+            count = reject.raw.count(delimiter) if reject else 0
+            is_short = reject and reject.reason == FEWER and b'"' not in reject.raw
+            is_rest = is_short and (not missing or count in (0, missing))
+            if held and not is_rest and len(self.parts) == 1:
+                is_half = isinstance(held, Reject) and held.reason != MORE
+                is_rest = goes_on(self.values, self.layout, is_half)
+            if held and is_rest:
+                first = held if isinstance(held, Reject) else make_reject(held[0], FEWER, raw)
+                held = join_rejects(first, reject or self.reject(FEWER))
+                missing = missing and missing - count
                 continue
             if held:
                 yield held
-            held = None
-            if ends_with_text and not isinstance(item, Reject):
+            held, missing = None, 0
+            if reject and reject.reason in (BROKEN, FEWER, MORE):
+                held, missing = item, len(columns) - 1 - count if is_short else 0
+                continue
+            if ends_with_text and not reject:
                 raw = self.join_raw()
                 if not raw.rstrip().endswith(b'"'):
-                    held, missing = item, 0
+                    held = item
                     continue
             yield item
         if held:
             yield held
+
+
+def goes_on(values: list[str], layout: Layout, is_half: bool) -> bool:
+    """Return whether a row is the rest of the text of the one before it: the columns up to the text
+    that have digits in other rows have none. If that one is not just a half (`is_half`), spaces
+    must follow the delimiters too, as in a sentence.
+    """
+    dialect: Dialect = layout.found or Dialect()
+    text = dict(layout.mapping).get("text")
+    place = dialect.columns.index(text) if text in dialect.columns else 0
+    if not is_half and not all(value.startswith(" ") for value in values[1 : place + 1]):
+        return False
+    pairs = zip(dialect.columns[:place], values, strict=False)
+    given = [v for name, v in pairs if name in dialect.numbered and fold(v) not in {"", *MISSING}]
+    return bool(given) and not any(map(DIGIT.search, given))
 
 
 def decode_line(line: bytes, tally: Tally, layout: Layout) -> str:
@@ -299,10 +323,20 @@ def detect_dialect(head: bytes, layout: Layout, delimiter: str = "") -> Layout:
             next(lines)
         end = [match.end() for match in islice(re.finditer(rb"\n", head), lines.line_num)][-1]
         return detect_dialect(head[end:], replace(layout, prefix=layout.prefix + head[:end]))
-    rows = rows[1:]
-    if rows and all(len(row) == len(chosen.columns) + 1 and not row[-1] for row in rows):
-        chosen = replace(chosen, columns=(*chosen.columns, ""))  # a delimiter ends each row
-    return replace(layout, found=replace(chosen, descriptions=count_descriptions(rows)))
+    rows, columns = rows[1:], chosen.columns
+    if rows and all(len(row) == len(columns) + 1 and not row[-1] for row in rows):
+        columns = (*columns, "")  # a delimiter ends each row
+    by_column = zip(*(row for row in rows if len(row) == len(columns)), strict=True)
+    given = [list(filter(None, values)) for values in by_column]
+    counts = [sum(bool(DIGIT.search(value)) for value in values) for values in given]
+    numbered = tuple(
+        name
+        for name, count, values in zip(columns, counts, given, strict=False)
+        if values and count >= MIN_NUMBERED * len(values)
+    )
+    descriptions = count_descriptions(rows)
+    found = replace(chosen, columns=columns, descriptions=descriptions, numbered=numbered)
+    return replace(layout, found=found)
 
 
 class Fit(NamedTuple):
@@ -340,7 +374,7 @@ def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:
     dialect: Dialect = layout.found or Dialect()
     if not dialect.has_quotes:
         return find_line_end(stretch, least)
-    clean, longer = compile_clean_records(replace(dialect, columns=(), descriptions=0))
+    clean, longer = compile_clean_records(replace(dialect, columns=(), descriptions=0, numbered=()))
     at = 0
     while 0 <= at < least:
         at = clean.match(stretch, at, least).end()  # type: ignore[union-attr]
@@ -417,12 +451,15 @@ class Delimited(Format):
     def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
         """A line that may go on with the record before it stays with that one."""
         dialect: Dialect = layout.found or Dialect()
+        delimiter, count = dialect.delimiter.encode(), len(dialect.columns) - 1
         at = find_record_end(stretch, least, layout)
         while at >= 0:
             line, end, _ = stretch[at:].partition(b"\n")
             if not end:
                 return -1
-            if b'"' in line or line.count(dialect.delimiter.encode()) >= len(dialect.columns) - 1:
+            values = next(csv.reader([decode_line(line, Tally(), layout)], **dialect.options), [])
+            is_short = b'"' not in line and line.count(delimiter) < count
+            if not is_short and not goes_on(values, layout, is_half=True):
                 return at
             step = find_record_end(stretch[at:], 1, layout)
             at = at + step if step >= 0 else -1

@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -152,10 +152,7 @@ def map_fields(
     rest = [(f, n) for f, n in mapping.items() if f != "text"]
     names = [n for f, n in rest if not fields.is_collected(f, n, texts[0])]
     check_lists([*texts, *names], shown)
-    for column in texts:
-        refuse_without_texts(some, column, shown)
-    if "text" not in meant and fields.holds_answers(texts[0], records):
-        raise UserError(f"{shown}: {fields.explain_answers(texts[0])}")
+    check_texts(records, texts, shown, is_named="text" in meant)
     parts = {n: tuple(fields.split_joined(n, known)) for f, n in mapping.items() if n not in known}
     unused = fields.list_unused_columns(known.difference(*parts.values()), mapping)
     return replace(
@@ -200,6 +197,16 @@ def refuse_without_header(names: list[str], shown: str) -> None:
             "each line is a text, give `text`",
             "dump.format",
         )
+
+def check_texts(
+    records: list[dict[str, Any]], columns: Sequence[str], shown: str, is_named: bool
+) -> None:
+    """Raise UserError where columns of texts hold none, or the answers to several questions."""
+    for column in columns:
+        refuse_without_texts(records[:FIRST_RECORDS], column, shown)
+    if not is_named and fields.holds_answers(columns[0], records):
+        raise UserError(f"{shown}: {fields.explain_answers(columns[0])}")
+
 
 
 def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str) -> None:

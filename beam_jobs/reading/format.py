@@ -114,6 +114,10 @@ class RowFormat(Format, ABC):
     def cut(self, file: BinaryIO, size: int) -> Iterator[Piece]:
         """Yield the groups of a file in pieces of about `size` bytes; one at least."""
 
+    def add_unused(self, file: BinaryIO, layout: Layout) -> Layout:
+        """Return a layout whose records have the unused columns too that may be of classes."""
+        return layout
+
     @abstractmethod
     def count_rows(self, file: BinaryIO, layout: Layout) -> int: ...
 

@@ -6,6 +6,7 @@ Fields of structs are read by their dotted names, and those in lists of structs 
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.core.parquet import open_parquet, read_batches
-from amazon_electra.beam_jobs.labels.values import LABEL
+from amazon_electra.beam_jobs.labels.values import LABEL, MAX_CHARACTERS
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.dates import SECONDS_OF_A_DAY
 from amazon_electra.beam_jobs.reading.format import Piece, RowFormat
@@ -65,6 +66,16 @@ class Parquet(RowFormat):
 
     def find_copy_ending(self, layout: Layout) -> str:
         return "parquet"
+
+    def add_unused(self, file: BinaryIO, layout: Layout) -> Layout:
+        metadata = pq.read_metadata(file)
+        short = set()  # columns whose values are no longer than classes, on average
+        for group in [metadata.row_group(0)] if metadata.num_row_groups else []:
+            chunks = map(group.column, range(group.num_columns))
+            most = MAX_CHARACTERS * group.num_rows
+            short = {one.path_in_schema for one in chunks if one.total_uncompressed_size <= most}
+        more = ((f"unused.{name}", name) for name in layout.unused if name in short)
+        return replace(layout, mapping=(*layout.mapping, *more))
 
     def count_rows(self, file: BinaryIO, layout: Layout) -> int:
         return int(pq.read_metadata(file).num_rows)

@@ -227,8 +227,13 @@ def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:
     paths = tuple(dump.result["paths"])
     files = list_dump_files(chosen.narrow(ReadingConfig), paths, chosen.labels)
     previews = list(map(read_preview, files))
-    damaged = {preview.file.name for preview in previews if preview.is_damaged}
-    work_units.check_damage(damaged, chosen.max_damaged_files)
+    is_named = "text" in fields.parse_column_overrides(chosen.columns)
+    for preview in previews:
+        layout = preview.file.layout
+        if isinstance(find_format(layout.name), RowFormat):  # of which only the columns are known
+            text = dict(layout.mapping)["text"]
+            columns = dict(layout.joined).get(text, (text,))
+            detection.check_texts(preview.records, columns, preview.file.name, is_named)
     texts = (review.text for preview in previews for review in preview.reviews)
     is_whole = all(preview.is_whole for preview in previews)
     if is_whole and not any(isinstance(text, str) and text.strip() for text in texts):
@@ -246,7 +251,8 @@ def read_preview(file: DumpFile) -> Preview:
     format = find_format(file.layout.name)
     if isinstance(format, RowFormat):
         with storage.open_bytes(file.path) as stream:
-            rows = format.read_rows(stream, file.layout, Tally(), 0, None, file.name)
+            layout = format.add_unused(stream, file.layout)
+            rows = format.read_rows(stream, layout, Tally(), 0, None, file.name)
             head = list(islice(rows, PARQUET_ROWS))
             is_whole = next(rows, None) is None
             each = len(head) / max(head[-1][0], 1) if head else 1  # reviews of a row

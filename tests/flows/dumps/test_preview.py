@@ -4,6 +4,8 @@ import gzip
 import os
 import re
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
@@ -11,7 +13,7 @@ from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.dumps.preview import describe_files, read_previews
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.store import Store
-from tests.beam_jobs.dumps import shared_data, write_lines
+from tests.beam_jobs.dumps import shared_data, text_of, write_lines
 
 SHAPES = {
     "commas.json": "1-5",
@@ -194,9 +196,20 @@ def test_a_row_without_a_value_is_unlabelled_and_not_one_of_no_class(tmp_path, c
     assert all(part in line for part in ("aspects: 8 of the first 40 rows", "[]"))
 
 
-def test_columns_of_marks_are_offered_as_one_label(tmp_path, capsys):
-    rows = [f"It boils {i},{i % 5 + 1},{i % 2},{i // 3 % 2},{i % 3}" for i in range(30)]
-    dump = write_lines(tmp_path / "d.csv", ["text,stars,late,broken,size", *rows])
+def write_table(path, names, rows):
+    """Write a CSV or a Parquet file."""
+    if path.suffix == ".csv":
+        return write_lines(path, [",".join(names), *(",".join(map(str, row)) for row in rows)])
+    records = [dict(zip(names, row, strict=True)) for row in rows]
+    pq.write_table(pa.Table.from_pylist(records), path)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_columns_of_marks_are_offered_as_one_label(tmp_path, capsys, kind):
+    rows = [(f"It boils {i}", i % 5 + 1, i % 2, i // 3 % 2, i % 3) for i in range(30)]
+    names = ["text", "stars", "late", "broken", "size"]
+    dump = write_table(tmp_path / f"d.{kind}", names, rows)
     for options in ({}, {"labels": ["late"]}):
         preview(tmp_path, dump, **options)
         told = capsys.readouterr().out
@@ -204,3 +217,15 @@ def test_columns_of_marks_are_offered_as_one_label(tmp_path, capsys):
         assert "broken+late" in line or "late+broken" in line
     preview(tmp_path, dump, labels=["late+broken"])
     assert "late 15, broken 15" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_answers_and_lists_are_no_texts_in_any_format(tmp_path, kind):
+    cells = [[("Yes", text_of(i))[i % 2], f"[('Rated 4.0' {text_of(i)!r})]"] for i in range(60)]
+    rows = [[f"r{i // 2}", ("Again?", "Why?")[i % 2], cells[i][0]] for i in range(60)]
+    answers = write_table(tmp_path / f"a.{kind}", ["person", "question", "comment"], rows)
+    lists = write_table(tmp_path / f"l.{kind}", ["n", "reviews"], [*enumerate(c for _, c in cells)])
+    for path, named in ((answers, "text=comment"), (lists, "reviews")):
+        with pytest.raises(UserError) as told:
+            preview(tmp_path, path)
+        assert named in str(told.value)

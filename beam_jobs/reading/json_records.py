@@ -37,19 +37,15 @@ from amazon_electra.beam_jobs.reading.lines import (
 BROKEN, MAX_PARTS = "broken JSON", 10  # lines of an object
 BLANK = b" \t\r\n"
 AROUND = BLANK + b",[]\xef\xbb\xbf"  # of an object in an array, and the BOM
-AROUND_BROKEN = BLANK + b","
-STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-# Over strings that end where one may: a quote too many, or one too few, shows at the first that
-# does not.
-UP_TO_BRACKET = re.compile(rb'(?:[^"{}\[\]]++|%b(?=\s*+[:,\]}]))*+' % STRING.pattern, re.DOTALL)
-OPENED_BY = {b"}": b"{", b"]": b"["}
-LAST_COMMA = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+")|,(?=\s*+[}\]])', re.DOTALL)
+STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
+LAST_COMMA = re.compile(rf"({STRING})|,(?=\s*+[}}\]])", re.DOTALL)
+WHOLE_STRING = re.compile(STRING, re.DOTALL)
 SURROGATE = re.compile("[\ud800-\udbff]")
 BETWEEN = re.compile(r"[\s,]*+")
-MAX_BLANKS = 1 << 10
-NEXT_OBJECT = re.compile(rb'[^\s\[:]\s*+(?=\{\s*+")')
+NEXT_OBJECT = re.compile(r'[^\s\[:]\s*+(?=\{\s*+")')
 """Neither the first of a list nor the value of a field."""
-NESTED_OBJECT = re.compile(rb"[\r\n,\[][ \t\f\v]*+\{")
+MAX_LITERAL = 10  # characters of a word or an escape, which a text may be cut off in
 
 
 def _read_records(
@@ -154,18 +150,23 @@ def read_json_objects(stream: Stream, layout: Layout, tally: Tally) -> Iterator[
     """Read objects wherever they begin and end: arrays on one line, objects over many lines."""
     buffer, line, at_end = b"", tally.lines + 1, False
     while buffer or not at_end:
+        spans = list(find_objects(buffer, is_last=at_end))
+        is_long = not spans and len(buffer) > layout.max_record_bytes
+        if is_long:
+            spans = list(find_objects(buffer, is_last=True))
         done = 0
-        for start, stop, reason in _find_spans(buffer, layout.max_record_bytes, at_end):
+        for start, stop in [*spans, *([(len(buffer),) * 2] if at_end or is_long else [])]:
             between = buffer[done:start]
             junk = between.lstrip(AROUND)
-            is_behind_list = layout.prefix and at_end and b"{" not in between  # such as "]}"
-            if junk and not is_behind_list:
+            if junk and not (layout.prefix and start == stop):  # such as "]}" behind a list
                 above = between.count(b"\n", 0, len(between) - len(junk))
-                yield make_reject(line + above, reason, junk)
+                yield make_reject(line + above, "not an object", junk)
             line += between.count(b"\n")
-            if start < stop:
+            if stop - start > layout.max_record_bytes:
+                yield make_reject(line, TOO_LONG, buffer[start:stop])
+            elif start < stop:
                 yield _parse_object(buffer[start:stop], line, tally, layout)
-                line += buffer.count(b"\n", start, stop)
+            line += buffer.count(b"\n", start, stop)
             done = stop
         buffer = buffer[done:]
         if not at_end:
@@ -175,97 +176,45 @@ def read_json_objects(stream: Stream, layout: Layout, tally: Tally) -> Iterator[
             buffer += block
 
 
-def _find_spans(buffer: bytes, longest: int, at_end: bool) -> Iterator[tuple[int, int, str]]:
-    """Yield the spans of objects, and the reason to reject what lies before each. An object without
-    end gives the objects in it. An empty span ends what is done of the buffer.
-    """
-    done = 0
-    for start, stop in find_whole_objects(buffer):
-        yield start, stop, "not an object"
-        done = stop
-    if at_end or len(buffer) - done > longest:
-        reason = BROKEN if at_end else TOO_LONG
-        nested, rest = _find_nested_objects(buffer, done)
-        yield from ((start, stop, reason) for start, stop in nested)
-        yield rest, rest, reason
-
-
 def _parse_object(raw: bytes, line: int, tally: Tally, layout: Layout) -> Item:
     try:
         record = orjson.loads(raw)
     except ValueError:
-        record = parse_json(raw.rstrip(AROUND_BROKEN), line, tally, layout.encoding)
+        record = parse_json(raw.rstrip(BLANK + b","), line, tally, layout.encoding)
     if type(record) is tuple:
         return make_reject(line, BROKEN, raw)
     return (line, record) if type(record) is dict else record
 
 
-def find_whole_objects(buffer: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield where each whole object begins and ends; a broken one ends where the next may begin."""
-    start = buffer.find(b"{", start)
-    while start >= 0 and (stop := _find_object_end(buffer, start)) >= 0:
-        yield start, stop
-        start = buffer.find(b"{", stop)
-
-
-def _find_object_end(buffer: bytes, start: int) -> int:
-    """Return the end of the object at `start`, or -1 if it is not in the buffer."""
-    inside = bytearray()  # the brackets that are open
-    at = start
-    while bracket := buffer[at : at + 1]:
-        if bracket == b"[" or (bracket == b"{" and (inside[-1:] != b"{" or _is_value(buffer, at))):
-            inside += bracket
-        elif OPENED_BY.get(bracket) == inside[-1:]:
-            inside.pop()
-            if not inside:
-                return at + 1
-        elif bracket == b'"' and _is_cut_off(buffer, at):
-            return -1
-        else:
-            return at if bracket == b"{" else find_next_object(buffer, at)
-        at = UP_TO_BRACKET.match(buffer, at + 1).end()  # type: ignore[union-attr]
-    return -1
-
-
-def _is_value(buffer: bytes, at: int) -> bool:
-    return buffer[max(at - MAX_BLANKS, 0) : at].rstrip().endswith(b":")
-
-
-def _is_cut_off(buffer: bytes, at: int) -> bool:
-    """Return whether the bytes after the quote at `at` are too few to know if it is in order."""
-    string = STRING.match(buffer, at)
-    return not string or not buffer[string.end() : string.end() + MAX_BLANKS].strip()
-
-
-def find_next_object(buffer: bytes, least: int) -> int:
-    """Return where after `least` an object seems to begin that is no field of another, or -1."""
-    following = NEXT_OBJECT.search(buffer, least)
-    return following.end() if following else -1
-
-
-def _find_nested_objects(buffer: bytes, start: int) -> tuple[list[tuple[int, int]], int]:
-    """Find the outermost whole objects within an object that never ends, in one pass; return them,
-    and where the bytes go on that may still become objects.
+def find_objects(buffer: bytes, start: int = 0, is_last: bool = False) -> Iterator[tuple[int, int]]:
+    """Yield where each object begins and ends; a broken one ends where the next may begin. One that
+    more bytes may complete is left out unless they are the last (`is_last`).
     """
-    nested: list[tuple[int, int]] = []
-    opened: list[int] = []
-    at = buffer.find(b"{", start)
-    if at < 0:
-        return [], len(buffer)
-    while (bracket := buffer[at : at + 1]) and bracket != b'"':
-        if bracket in b"{[":
-            opened.append(at)
-        elif opened:
-            first = opened.pop()
-            if bracket == b"}" and not _is_value(buffer, first):
-                while nested and nested[-1][0] > first:
-                    nested.pop()
-                nested.append((first, at + 1))
-        at = UP_TO_BRACKET.match(buffer, at + 1).end()  # type: ignore[union-attr]
-    if following := NESTED_OBJECT.search(buffer, at):  # after a quote that never ends
-        return nested, following.end() - 1
-    objects = [first for first in opened[1:] if buffer[first : first + 1] == b"{"]
-    return nested, max([*objects[-1:], *(stop for _, stop in nested[-1:])], default=len(buffer))
+    text = buffer.decode("latin-1")  # a character is a byte
+    at = text.find("{", start)
+    while at >= 0:
+        try:
+            stop = DECODER.raw_decode(text, at)[1]
+        except (ValueError, RecursionError) as error:
+            broken = max(getattr(error, "pos", 0), at + 1)
+            if _may_go_on(text, broken) and not is_last:
+                return
+            starts = (found.end() for found in NEXT_OBJECT.finditer(text, at + 1))
+            end = len(text) if is_last else -1
+            # a text without its last quote goes on to the first one of the next object
+            stop = next(
+                (n for n in starts if n >= broken or text[n + 1 : broken].strip() == '"'), end
+            )
+            if stop < 0:
+                return
+        yield at, stop
+        at = text.find("{", stop)
+
+
+def _may_go_on(text: str, at: int) -> bool:
+    """Return whether a text that breaks at `at` is only cut off there."""
+    is_open = text[at : at + 1] == '"' and not WHOLE_STRING.match(text, at)
+    return is_open or at >= len(text) - MAX_LITERAL
 
 
 def detect_json_format(start: bytes) -> str:
@@ -282,7 +231,7 @@ def detect_json_format(start: bytes) -> str:
         return "json_lines" if 2 * objects > len(lines) else "json_objects"
     if re.match(rb"\{\s*(?:'|u['\"])", whole[0]):
         return "python_lines"
-    spans = itertools.islice(find_whole_objects(start), 50)
+    spans = itertools.islice(find_objects(start), 50)
     is_json = any(_parse_object_or_none(start[a:b]) is not None for a, b in spans)
     return "json_objects" if is_json else "json_lines"
 
@@ -295,7 +244,7 @@ def _parse_object_or_none(raw: bytes) -> dict[str, Any] | None:
     return found if type(found) is dict else None
 
 
-TOKEN = re.compile(rb"(%b)(\s*+:)?|[{}\[\]]" % STRING.pattern, re.DOTALL)
+TOKEN = re.compile(rf"({STRING})(\s*+:)?|[{{}}\[\]]".encode(), re.DOTALL)
 FIRST_RECORDS = 10
 
 
@@ -337,7 +286,7 @@ def unwrap_records(head: bytes, layout: Layout, overrides: Names, shown: str) ->
 def _has_text(head: bytes, start: int) -> bool:
     """Return whether one of the first objects of a list has a text."""
     last = start
-    for first, stop in itertools.islice(find_whole_objects(head, start), FIRST_RECORDS):
+    for first, stop in itertools.islice(find_objects(head, start), FIRST_RECORDS):
         if b"]" in head[last:first]:
             return False
         last = stop
@@ -425,7 +374,7 @@ class JsonObjects(Json):
         return unwrap_records(head, layout, overrides, shown)
 
     def cut_head(self, head: bytes, layout: Layout) -> bytes:
-        objects = find_whole_objects(head, len(layout.prefix))
+        objects = find_objects(head, len(layout.prefix))
         return head[: max((stop for _, stop in objects), default=0)]
 
     def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
@@ -434,11 +383,12 @@ class JsonObjects(Json):
     def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
         """Return the first end of an object at or after `least`, or -1."""
         first = len(layout.prefix) if stretch.startswith(layout.prefix) else 0
-        objects = find_whole_objects(stretch, first)
+        objects = find_objects(stretch, first)
         at = next((stop for _, stop in objects if stop >= least), -1)
         if at >= 0 or len(stretch) < GIVE_UP_FACTOR * least:
             return at
-        return find_next_object(stretch, least)
+        following = NEXT_OBJECT.search(stretch.decode("latin-1"), least)
+        return following.end() if following else -1
 
     def is_stateless(self, layout: Layout) -> bool:
         return False

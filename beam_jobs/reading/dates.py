@@ -24,7 +24,6 @@ SERIALS = range(20_000, 80_000)
 """A spreadsheet's numbers of days, which as Unix time all are one day in 1970."""
 MIN_SHARE = 0.99  # of a column's dates that must be read: the others would be taken for old ones
 MAX_SHOWN = 3
-UNREAD = "?"
 MISSING = {"", "-", "--", "n/a", "na", "nan", "nat", "none", "null", "0000-00-00"}
 
 CERTAIN = [
@@ -50,9 +49,8 @@ class Numbers(NamedTuple):
     def find_day(self, order: Order | None) -> int | None:
         """Return the day, or None where this order gives none; with points the day comes first."""
         order = order or ("DMY" if self.sign == "." else None)
-        if order == "DMY":
-            return find_day(self.last, self.second, self.first)
-        return find_day(self.last, self.first, self.second) if order else None
+        day, month = (self.first, self.second) if order == "DMY" else (self.second, self.first)
+        return find_day(self.last, month, day) if order else None
 
 
 def find_day(year: int, month: int, day: int) -> int | None:
@@ -130,38 +128,31 @@ def _read_number(text: str, decimals: str, exponent: str | None) -> int | None:
 
 
 def count_dates(values: Iterable[Any]) -> Counter[str]:
-    """Return how often each date occurs (`decode_date`), and MAX_SHOWN texts that are none."""
-    counts: Counter[str] = Counter()
-    shown: set[str] = set()
+    """Return how often each date occurs, as `read_date` reads it again; of texts that are no dates
+    MAX_SHOWN are kept apart, and the others count as one.
+    """
+    counts, unread = Counter[str](), set[str]()
     for value in values:
         if value is None or value != value or str(value).strip().lower() in MISSING:
             continue
-        found = read_date(value)
-        if found is None:
-            text = str(value)[:40]
-            shown |= {text} if len(shown) < MAX_SHOWN else set()
-            counts[f"{UNREAD}{text if text in shown else ''}"] += 1
-        else:
-            key = " ".join(map(str, found)) if isinstance(found, Numbers) else str(found)
-            counts[key] += 1
+        found, text = read_date(value), str(value)[:40]
+        if isinstance(found, int):
+            text = datetime.date.fromordinal(found + EPOCH).isoformat()
+        elif found:
+            text = found.sign.join((str(found.first), str(found.second), f"{found.last:02}"))
+        elif len(unread) < MAX_SHOWN:
+            unread.add(text)
+        elif text not in unread:
+            text = "…"
+        counts[text] += 1
     return counts
-
-
-def decode_date(text: str) -> int | Numbers | None:
-    """Return what `read_date` did."""
-    if text.startswith(UNREAD):
-        return None
-    first, *more = text.split(" ")
-    return Numbers(int(first), int(more[0]), int(more[1]), more[2]) if more else int(first)
 
 
 def resolve_days(counts: Mapping[str, int], order: Order | None) -> tuple[Counter[int], list[str]]:
     """Return how often each day occurs, and the counted dates that are none in this order."""
-    days: Counter[int] = Counter()
-    unread = []
+    days, unread = Counter[int](), []
     for text, n in counts.items():
-        found = decode_date(text)
-        day = found.find_day(order) if isinstance(found, Numbers) else found
+        day = parse_day(text, order)
         if day is None:
             unread.append(text)
         else:
@@ -176,45 +167,41 @@ def decide_order(counts: Mapping[str, int], where: str, given: Order | None = No
     `where` names the file and the column.
     """
     total = sum(counts.values())
-    found = {numbers: n for text, n in counts.items() if (numbers := decode_date(text))}
-    written = {one: n for one, n in found.items() if isinstance(one, Numbers)}
-    order = given or _decide_order(written, where, total)
+    order = given or _decide_order(counts, where)
     _, unread = resolve_days(counts, order)
     lost = sum(counts[text] for text in unread)
     if total and lost > (1 - MIN_SHARE) * total:
-        shown = [
-            repr(text.removeprefix(UNREAD)) if text.startswith(UNREAD) else text.replace(" ", "/")
-            for text in sorted(unread)
-            if text != UNREAD
-        ]
         raise UserError(
             f"{where}: {lost:,} of {total:,} are no dates, for example "
-            f"{', '.join(shown[:MAX_SHOWN])}; {FORMS}: name another column with "
-            "`--columns timestamp=NAME`, or split by something else"
+            f"{', '.join(map(repr, sorted(unread)[:MAX_SHOWN]))}; {FORMS}: name another column "
+            "with `--columns timestamp=NAME`, or split by something else"
         )
     return order
 
 
-def _decide_order(written: Mapping[Numbers, int], where: str, total: int) -> Order | None:
+def _decide_order(counts: Mapping[str, int], where: str) -> Order | None:
     """Return the order of the numbers; UserError where two are possible, or both are used."""
-    count = sum(written.values())
-    if count <= (1 - MIN_SHARE) * total:
+    found = {text: read_date(text) for text in counts}
+    written = {text: one for text, one in found.items() if isinstance(one, Numbers)}
+    count = sum(counts[text] for text in written)
+    if count <= (1 - MIN_SHARE) * sum(counts.values()):
         return None
-    fits = {
-        order: sum(n for one, n in written.items() if one.find_day(order) is not None)
+    unlike = {
+        order: sorted(text for text, one in written.items() if one.find_day(order) is None)
         for order in ORDERS
     }
-    possible = [order for order in ORDERS if fits[order] >= MIN_SHARE * count]
-    possible = [order for order in possible if fits[order] == count] or possible
-    is_same = all(one.sign == "." or one.find_day("DMY") == one.find_day("MDY") for one in written)
+    lost = {order: sum(counts[text] for text in texts) for order, texts in unlike.items()}
+    possible = [order for order in ORDERS if lost[order] <= (1 - MIN_SHARE) * count]
+    possible = [order for order in possible if not lost[order]] or possible
+    is_same = all(
+        one.sign == "." or one.find_day("DMY") == one.find_day("MDY") for one in written.values()
+    )
     if len(possible) == 1 or (possible and is_same):
         return possible[0]
     if possible:
-        example = "/".join(map(str, min(written)[:3]))
-        shown = f"none of its {count:,} dates such as {example} shows whether day or month"
+        shown = f"none of its {count:,} dates such as {min(written)} shows whether day or month"
         raise UserError(f"{where}: {shown} comes first; give DMY or MDY", "dates")
-    unlike = [min(one for one in written if one.find_day(order) is None) for order in ORDERS]
-    shown = " and ".join("/".join(map(str, one[:3])) for one in unlike)
+    shown = " and ".join(texts[0] for texts in unlike.values())
     raise UserError(
         f"{where}: its dates are written in two ways, {shown}; write them in one, such as "
         "2015-04-03, or name another column with `--columns timestamp=NAME`"

@@ -107,7 +107,6 @@ def detect_layout(
         if columns:
             if format.has_only_strings and not overrides:
                 refuse_without_header(columns, shown)
-            columns += [name for name, _ in layout.partition if name not in columns]
             found = map_fields(layout, columns, records, overrides, shown)
             if not rejects:
                 return found

@@ -16,7 +16,6 @@ class Layout:
     encoding: str = "utf-8"  # as declared; what does not follow it is read as cp1252
     records: str = ""  # path of keys to the list of reviews, given or found
     prefix: bytes = b""  # all before the first record
-    partition: tuple[tuple[str, str | None], ...] = ()  # columns that names of folders give
     sheet: str = ""  # of a workbook; the first one
     max_record_bytes: int = Limits.max_record_bytes  # of one record
     max_expansion: float = Limits.max_expansion  # times its size that a file may expand to

@@ -135,16 +135,11 @@ def finish_records(
     """Yield the reviews of records: with the fields within others (`nested`), columns of the
     folder's name, and the texts of several columns as one.
     """
-    if not (nested or layout.partition or layout.joined):
-        return items
-    return _finish_records(items, layout, nested, tally)
-
-
-def _finish_records(
-    items: Iterator[Item], layout: Layout, nested: Collection[str], tally: Tally
-) -> Iterator[Item]:
-    partition, text = dict(layout.partition), dict(layout.mapping).get("text", "")
+    text = dict(layout.mapping).get("text", "")
     joined = dict(layout.joined).get(text)
+    if not (nested or layout.joined):
+        yield from items
+        return
     for item in items:
         if isinstance(item, Reject):
             yield item
@@ -153,7 +148,6 @@ def _finish_records(
         if not reviews:
             tally.notes["records_without_reviews"] += 1
         for review in reviews:
-            review = partition | review
             if joined:
                 values = (review.get(column) for column in joined)
                 parts = [value for value in values if isinstance(value, str) and value.strip()]

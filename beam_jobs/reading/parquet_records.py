@@ -98,8 +98,7 @@ class Parquet(RowFormat):
         collected = {n for field, n in layout.mapping if fields.is_collected(field, n, text)}
         unread: dict[str, Any] = {}
         nested, columns = [], set()
-        partition = {column for column, _ in layout.partition} - {*schema.names}
-        for column in sorted(layout.read_columns - partition):
+        for column in sorted(layout.read_columns):
             kind: Any = find_type(schema, column)
             if column in labels and isinstance(kind, pa.ListType | pa.LargeListType):
                 kind = kind.value_type  # several classes

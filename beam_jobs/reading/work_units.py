@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from urllib.parse import unquote
 
 import pyarrow as pa
 
@@ -42,8 +41,6 @@ MANY_UNITS, LARGEST_UNIT_BYTES = 10_000, 192_000_000
 """Of a dump of more units than that they are larger, up to this."""
 COMPRESSION_RATIO = 3  # uncompressed bytes a packed one of review text stands for, at least
 RECUT_ABOVE_UNITS = 4  # units in a packed file from which on it is re-cut
-PARTITION = re.compile(r"(\w+)=([^=]*)")
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 QUICK_ZSTD = pa.Codec("zstd", compression_level=1)
 
 
@@ -192,7 +189,6 @@ def _inspect_file(
         max_expansion=config.max_expansion,
         sheet=config.sheet or "",
         records=config.records or "",
-        partition=read_partition(path),
     )
     try:
         identity = known[path] or storage.describe_identity(path)
@@ -231,13 +227,6 @@ def name_column(files: Iterable[DumpFile], field: str) -> str:
         if column := dict(file.layout.mapping).get(field):
             return f"{file.name}: {column}"
     return "the dump"
-
-
-def read_partition(path: str) -> tuple[tuple[str, str | None], ...]:
-    """Return the columns and values that Hive puts into names of folders: `stars=5/part-0.json`."""
-    parts = (PARTITION.fullmatch(folder) for folder in path.split("/")[:-1])
-    found = {part[1]: unquote(part[2]) for part in parts if part}
-    return tuple((name, None if value == NO_VALUE else value) for name, value in found.items())
 
 
 def choose_unit_bytes(total: int) -> int:

@@ -109,27 +109,6 @@ def test_names_that_people_use(columns, known):
     assert fields.map_columns(columns.split(","), {}, "a file") == mapping
 
 
-@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
-def test_names_of_folders_give_columns(tmp_path, kind):
-    """As Hive and Spark write them; what a file says itself goes first."""
-    for stars in (1, 5):
-        folder = tmp_path / "d" / "lang=en%20GB" / f"stars={stars}"
-        folder.mkdir(parents=True)
-        texts, path = [f"Text {stars} {i}." for i in range(3)], folder / f"part-0.{kind}"
-        if kind == "parquet":
-            pq.write_table(pa.table({"text": texts}), path)
-        else:
-            rows = [json.dumps({"text": t}) for t in texts] if kind == "json" else ["text,n"]
-            write_lines(path, rows if kind == "json" else [*rows, *(f"{t},1" for t in texts)])
-    result = run_job(tmp_path / "corpus", "--input", tmp_path / "d")
-    rows = rows_of(tmp_path / "corpus")
-    assert sorted((row["sentences"][0], row["stars"]) for row in rows) == [
-        (f"Text {stars} {i}.", stars) for stars in (1, 5) for i in range(3)
-    ]
-    assert result["columns"]["used"]["stars"] == ["stars"]
-    assert "lang" in result["columns"]["unused"]
-
-
 SHOPS = [
     {
         "shop": "north",

@@ -177,7 +177,7 @@ def summarize_corpus(
         warnings.append(f"stars are on the scale 0-10: {about}")
     is_text = all(file.layout.name == PlainText.name for file in plan.files)
     if not labels and all(name.endswith("none") for name in stars) and not is_text:
-        unused = ", ".join(fields.describe_unused_columns(columns["unused"])) or "none"
+        unused = ", ".join(name or '""' for name in columns["unused"]) or "none"
         warnings.append(
             "no review has stars, so nothing can be fine-tuned for polarity or stars on this "
             f"corpus; columns that are not used: {unused}; {fields.HINT}"
@@ -217,41 +217,9 @@ def summarize_corpus(
     }
 
 
-def count_split(
-    plan: CorpusPlan, written: Sequence[WrittenUnit], without: int, of: int
-) -> dict[str, Any]:
-    """Return what the split is by, how many reviews lack that, and how many test reviews name a
-    product, and one of training; estimated where one `of` several products is counted.
-    """
-    paths = [storage.join_path(plan.folders.written, f"{unit.unit}.items") for unit in written]
-    tests = [np.empty(0, np.uint64)]
-    with tempfile.TemporaryFile() as trained:
-        found = storage.map_paths(storage.read_bytes, paths)
-        for unit, packed in zip(written, found, strict=True):
-            items = np.frombuffer(packed, np.uint64)
-            trained.write(items[: unit.trained_items].data)
-            tests.append(items[unit.trained_items :])
-        products, counts = np.unique(np.concatenate(tests), return_counts=True)
-        is_shared = np.zeros(len(products), bool)
-        trained.seek(0)
-        while packed := trained.read(TRAINED_BYTES):
-            known = np.frombuffer(packed, np.uint64)
-            places = np.searchsorted(products, known)
-            is_there = places < len(products)
-            places, known = places[is_there], known[is_there]
-            is_shared[places[products[places] == known]] = True
-    return {
-        "by": plan.config.split_by,
-        "without": without,
-        "test_with_product": of * int(counts.sum()),
-        "test_with_product_in_training": of * int(counts[is_shared].sum()),
-        **({"products": f"1/{of}"} if of > 1 else {}),
-    }
-
-
-def list_columns(plan: CorpusPlan) -> dict[str, dict[str, Any]]:
-    """Return the columns of all files: those of each field, unused ones with the closest field."""
+def list_columns(plan: CorpusPlan) -> dict[str, Any]:
+    """Return the columns of all files: those of each field, and those that give none."""
     pairs = {pair for file in plan.files for pair in file.layout.mapping}
-    unused = {pair for file in plan.files for pair in file.layout.unused}
+    unused = {name for file in plan.files for name in file.layout.unused}
     used = {field: sorted(name for f, name in pairs if f == field) for field, _ in sorted(pairs)}
-    return {"used": used, "unused": dict(sorted(unused))}
+    return {"used": used, "unused": sorted(unused)}

@@ -115,33 +115,6 @@ def list_zip_members(path: str) -> list[str]:
     return names
 
 
-class GzReader:
-    """Reads all members of a gz file, one after the other, in bounded memory."""
-
-    def __init__(self, packed: BinaryIO) -> None:
-        self._packed, self._inflater, self._rest = packed, deflate.decompressobj(31), b""
-
-    def read(self, size: int) -> bytes:
-        while True:
-            if not self._rest:
-                self._rest = self._packed.read(PACKED_BLOCK)
-            if self._inflater.eof:
-                self._rest = self._rest.lstrip(b"\0")  # padding
-                while not self._rest:
-                    if not (block := self._packed.read(PACKED_BLOCK)):
-                        return b""
-                    self._rest = block.lstrip(b"\0")
-                self._inflater = deflate.decompressobj(31)
-            plain = self._inflater.decompress(self._rest, size)
-            if not (self._rest or plain or self._inflater.eof):
-                raise EOFError("cut off in the middle")
-            self._rest = (
-                self._inflater.unused_data if self._inflater.eof else self._inflater.unconsumed_tail
-            )
-            if plain:
-                return plain
-
-
 class Utf16Reader:
     """Reads UTF-16 that begins with its mark as UTF-8, and other bytes as they are."""
 

@@ -153,12 +153,12 @@ def map_fields(
     check_lists([*texts, *names], shown)
     check_texts(records, texts, shown, is_named="text" in meant)
     parts = {n: tuple(fields.split_joined(n, known)) for f, n in mapping.items() if n not in known}
-    unused = fields.list_unused_columns(known.difference(*parts.values()), mapping)
+    unused = sorted(known.difference(mapping.values(), *parts.values()))
     return replace(
         layout,
         mapping=tuple(mapping.items()),
         joined=tuple(parts.items()),
-        unused=tuple(unused.items()),
+        unused=tuple(unused[: fields.MAX_LISTED_COLUMNS]),
     )
 
 

@@ -5,7 +5,6 @@ text=NAME,stars=NAME,…` overrides them. README.md beside this file has the tab
 """
 
 import csv
-import difflib
 import re
 import tomllib
 from collections import Counter
@@ -54,7 +53,6 @@ HINT = (
     "`--label NAME`"
 )  # of messages about a file without stars
 MAX_LISTED_COLUMNS = 50  # a file may have any number
-MIN_CLOSE = 0.75  # of a column's name to that of a field, to ask whether it is meant
 MAX_SHOWN, SHOWN_CHARACTERS = 20, 60  # in a message
 ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
 MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more than 4,300 digits
@@ -71,9 +69,9 @@ LIST_CELL = re.compile(r"\s*\[\s*[\[({]")
 """How a cell with a list of reviews begins, as Python or JSON writes one."""
 MIN_ANSWERS, MIN_REPEATED = 30, 2 / 3
 """Values of a column of survey answers, and the share that is short and occurs again."""
-CLOSED, OPEN, MIN_CLOSED, MIN_OF_QUESTION = 0.9, 0.5, 1 / 4, 10
-"""The same share of the answers to a closed question, from which on, and to an open one, up to
-which; the share of answers to closed ones, and the answers to each question, on average."""
+CLOSED, MIN_CLOSED, MIN_OF_QUESTION = 0.9, 1 / 4, 10
+"""The same share of the answers to a closed question; the share of answers to closed ones, and the
+answers to each question, on average."""
 
 
 Records = Sequence[Mapping[str, Any]]  # the first of a file
@@ -309,26 +307,6 @@ def strip_column_name(name: str) -> str:
     return re.sub("^(review|bewertungs|rezensions|kunden)", "", letters) or letters
 
 
-def list_unused_columns(columns: Iterable[str], mapping: Mapping[str, str]) -> dict[str, str]:
-    """Return each column that gives no field, with the field whose names are closest, or ""."""
-    fields_by_word = {
-        strip_column_name(name): field
-        for field in reversed(FIELDS)
-        for name in (*COLUMN_NAMES[field], *WORDS[field])
-    }
-    found = {}
-    for name in sorted(set(columns) - set(mapping.values()))[:MAX_LISTED_COLUMNS]:
-        word = strip_column_name(name)[:40]
-        close = difflib.get_close_matches(word, fields_by_word, 1, MIN_CLOSE)
-        found[name] = fields_by_word[close[0]] if close else ""
-    return found
-
-
-def describe_unused_columns(unused: Mapping[str, str]) -> list[str]:
-    """Return the names of columns that give no field, each with the field that it may be."""
-    return [(name or '""') + (f" ({field}?)" if field else "") for name, field in unused.items()]
-
-
 def parse_column_overrides(text: str | None) -> dict[str, str]:
     """Turn `text=body,stars=score` into {"text": "body", "stars": "score"}; quoted as in a CSV."""
     if not text:
@@ -463,4 +441,4 @@ def warn_of_lacking_labels(labels: Sequence[str], layouts: Mapping[str, Layout])
 
 def list_columns(layout: Layout) -> str:
     """Return the columns of a file for a message."""
-    return ", ".join(sorted({*dict(layout.mapping).values(), *dict(layout.unused)})) or "no columns"
+    return ", ".join(sorted({*dict(layout.mapping).values(), *layout.unused})) or "no columns"

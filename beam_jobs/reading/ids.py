@@ -29,7 +29,7 @@ def list_columns(file: DumpFile) -> list[str]:
         with storage.open_bytes(file.path) as opened:
             record = format.read_first(opened, file.path, layout)[0]
         return [*record, *detection.list_nested_names(record)]
-    read = [*sorted(layout.read_columns), *(name for name, _ in layout.unused)]
+    read = [*sorted(layout.read_columns), *layout.unused]
     return format.list_columns(layout, []) or read
 
 
@@ -51,7 +51,7 @@ def add_id_column(file: DumpFile, given: str | None) -> DumpFile:
     column = given or next((named[name] for name in ID_NAMES if name in named), "")
     mapping = (*layout.mapping, (ID, column)) if column else layout.mapping
     check_lists((name for _, name in mapping), file.name)
-    unused = tuple(pair for pair in layout.unused if pair[0] != column)
+    unused = tuple(name for name in layout.unused if name != column)
     return replace(file, layout=replace(layout, mapping=mapping, unused=unused))
 
 

@@ -10,7 +10,7 @@ from amazon_electra.beam_jobs.core.limits import Limits
 class Layout:
     name: str  # of the format, its class: formats.find_format
     mapping: tuple[tuple[str, str], ...] = ()  # Review field, column
-    unused: tuple[tuple[str, str], ...] = ()  # column that gives no field, closest Review field
+    unused: tuple[str, ...] = ()  # columns that give no field, the first of them
     joined: tuple[tuple[str, tuple[str, ...]], ...] = ()  # name such as pros+cons, its columns
     found: Any = None  # what the format itself found at the beginning: a data class of its own
     encoding: str = "utf-8"  # as declared; what does not follow it is read as cp1252

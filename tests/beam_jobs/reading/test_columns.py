@@ -48,7 +48,7 @@ def test_columns_are_recognized_by_rule_and_the_unused_ones_listed(tmp_path):
             "text": ["review_text"],
             "title": ["review_title"],
         },
-        "unused": {"Created at": "", "order_id": "", "store_rating": "stars"},
+        "unused": ["Created at", "order_id", "store_rating"],
     }
 
 

@@ -116,7 +116,7 @@ def test_columns_of_marks_are_one_label(tmp_path, kind):
     values = Counter(row["label.late+broken"] for row in rows_of(tmp_path / "a"))
     assert values == {"late": 80, "broken": 80, "broken\x1flate": 80, "": 80, None: 80}
     assert result["labels"]["late+broken"]["classes"] == ["broken", "late"]
-    assert result["columns"]["unused"] == {}
+    assert result["columns"]["unused"] == []
 
 
 def test_files_without_the_column_of_a_label_are_named(tmp_path):

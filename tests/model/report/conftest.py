@@ -16,7 +16,7 @@ COUNTS = {
     "kept": 1990,
     "splits": {"pretrain": 9, "dev": 5, "test": 7},
     "dropped": {"withheld": 3},
-    "columns": {"used": {"text": ["review_text"]}, "unused": {"grade": "", "strs": "stars"}},
+    "columns": {"used": {"text": ["review_text"]}, "unused": ["grade", "strs"]},
 }
 COST = {
     "device": "cpu", "threads": 1, "parameters": 123_456, "bytes": 5e6, "peak_bytes": 1e9,

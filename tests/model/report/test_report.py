@@ -102,7 +102,7 @@ def test_a_fine_tuning_is_read_where_the_study_says_and_not_where_it_was_evaluat
         "| in-domain | 4,000,000 | 1.250e+13 | 185 | 123,456 | 5.0 | 2.50 / 3.50 | 0.50 / 0.70 |",
         "| random | – | – | – | 123,456 | 5.0 | 1.50 / 2.50 | 0.50 / 0.70 | 321 | 1,000 |",
         "Reviews read: 2,000, kept: 1,990; dropped, by reason: withheld 3.",
-        "Columns of the dump: text ← review_text; not used: grade, strs (stars?).",
+        "Columns of the dump: text ← review_text; not used: grade, strs.",
     ],
 )  # fmt: skip
 def test_the_page_has_every_part(study, written, part):

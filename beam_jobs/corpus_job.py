@@ -145,7 +145,7 @@ class MakeCorpus(beam.PTransform):
             | "Spread joined units" >> Spread(plan.engine)  # Flink deals out by a hash of the name
             | "Write units"
             >> beam.ParDo(
-                write.WriteUnits(plan.folders, plan.preparation),
+                write.WriteUnits(plan.folders),
                 *map(beam.pvalue.AsSingleton, (sizes, punkt, scale)),
                 match_held_out(pipeline, sizes, duplicates.get("near"), plan),
                 beam.pvalue.AsSingleton(labels),

@@ -1,7 +1,6 @@
 """The result of a corpus job, from the counts of its units: every review read is accounted for."""
 
 import json
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +15,6 @@ from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
 from amazon_electra.beam_jobs.corpus.prepare import NO_KEY
 from amazon_electra.beam_jobs.corpus.write import (
     WrittenUnit,
-    choose_product_share,
     count_values,
     decide_labels,
     decide_scale,
@@ -36,7 +34,6 @@ from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
 MIN_WITHHELD = 0.05  # of the reviews to train on: when more are withheld, it is said
-TRAINED_BYTES = 1 << 23  # of products' hashes that are looked up at once
 
 
 def list_finished(folder: str) -> list[str]:
@@ -183,11 +180,8 @@ def summarize_corpus(
             f"corpus; columns that are not used: {unused}; {fields.HINT}"
         )
     without = sum_counts(notes).get(NO_KEY, 0)
-    split = count_split(
-        plan, written, without, choose_product_share(usable, plan.preparation.bounds)
-    )
+    by = plan.config.split_by
     if without:
-        by = plan.config.split_by
         warnings.append(
             f"split by time: {without:,} reviews have no date that can be read, so they are in "
             f"pretrain and train, none in dev and test; {FORMS}"
@@ -201,7 +195,7 @@ def summarize_corpus(
         "kept": kept,
         "dropped": dropped,
         "splits": sides,
-        "split_by": split,
+        "split_by": {"by": by, "without": without},
         "stars": stars,
         "sentences": sum(unit.sentences for unit in written),
         "language_sample": json.loads(storage.read_bytes(plan.folders.languages)),

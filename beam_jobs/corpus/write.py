@@ -19,7 +19,6 @@ from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.core.parquet import write_tables
 from amazon_electra.beam_jobs.corpus.plan import Folders
-from amazon_electra.beam_jobs.corpus.prepare import Preparation
 from amazon_electra.beam_jobs.deduplication.exact import CONTRADICTION, ROW_NUMBER
 from amazon_electra.beam_jobs.deduplication.held_out import UnitMatches
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt
@@ -83,9 +82,6 @@ class WrittenUnit:
     stars: dict[str, int]
     labels: dict[str, dict[str, int]]
     """Reviews by split and class, `split.class`, of each column of the user's own labels."""
-    trained_items: int
-    """Products of pretrain and train that are counted, whose hashes `.items` has first, uint64."""
-    test_items: int  # test reviews of products that are counted, whose hashes follow there
     contradicted: dict[str, dict[str, int]] = field(default_factory=dict)
     """Texts whose copies have several classes, by label and these classes."""
 
@@ -141,10 +137,9 @@ def decide_labels(units: Sequence[PreparedUnit], config: CorpusConfig) -> dict[s
 class WriteUnits(beam.DoFn):
     """Writes units, with one sentence splitter, some megabytes, for all units of a worker."""
 
-    def __init__(self, folders: Folders, preparation: Preparation) -> None:
-        self.folders, self.preparation = folders, preparation
+    def __init__(self, folders: Folders) -> None:
+        self.folders = folders
         self.splitter: SentenceSplitter | None = None
-        self.products = 1
         self.places: dict[str, tuple[int, int, int]] = {}
         """Of each unit its number, and how many lines and records of its file lie before it."""
 
@@ -162,8 +157,6 @@ class WriteUnits(beam.DoFn):
             from amazon_electra.beam_jobs.text.punkt import decode_punkt
 
             self.splitter = SentenceSplitter(decode_punkt(punkt))
-            reviews = sum(unit.prepared for unit in units)
-            self.products = choose_product_share(reviews, self.preparation.bounds)
             self.places = {
                 unit.unit: (number, unit.lines_before, unit.rows_before)
                 for number, unit in enumerate(units)
@@ -214,11 +207,6 @@ class WriteUnits(beam.DoFn):
         moved = [entry | {"line": entry["line"] + lines_before} for entry in entries]
         write_lines(moved, storage.join_path(folders.output, "rejects"), unit)
         write_lines(tables.contradicted, storage.join_path(folders.output, CONTRADICTED), unit)
-        trained, tested = (
-            items[items % np.uint64(self.products) == 0] for items in tables.list_items()
-        )
-        items = storage.join_path(folders.written, f"{unit}.items")
-        storage.write_bytes(items, trained.tobytes() + tested.tobytes())
         dropped = np.bincount(reasons, minlength=STAYS).tolist()
         counts = WrittenUnit(
             unit=unit,
@@ -229,17 +217,9 @@ class WriteUnits(beam.DoFn):
             stars=dict(sorted(tables.stars.items())),
             labels={name: dict(sorted(counts.items())) for name, counts in tables.labels.items()},
             contradicted=count_contradictions(several, labels),
-            trained_items=len(trained),
-            test_items=len(tested),
         )
         storage.write_json(marker, asdict(counts))
         return counts
-
-
-def choose_product_share(reviews: int, bounds: tuple[float, ...]) -> int:
-    """Return of how many products one is counted, a power of two, for MAX_PRODUCTS test reviews."""
-    tests = reviews * (bounds[-1] - bounds[-2])
-    return 1 << int(tests // MAX_PRODUCTS).bit_length()
 
 
 def write_lines(entries: Sequence[Mapping[str, Any]], folder: str, unit: str) -> None:
@@ -265,8 +245,6 @@ class UnitTables:
     splits: Counter[str] = field(default_factory=Counter)
     stars: Counter[str] = field(default_factory=Counter)
     labels: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    trained_items: list[np.ndarray] = field(default_factory=list)
-    test_items: list[np.ndarray] = field(default_factory=list)
     sentences: int = 0
     contradicted: list[dict[str, Any]] = field(default_factory=list)
     """Where the texts are whose copies have several classes, and which."""
@@ -285,22 +263,11 @@ class UnitTables:
                 yield self._build_table(batch.filter(pa.array(stays)), rows)
             start += batch.num_rows
 
-    def list_items(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the products of pretrain and train, once, and those of test reviews, uint64."""
-        none = np.empty(0, np.uint64)
-        trained, tested = (
-            np.concatenate([none, *items]) for items in (self.trained_items, self.test_items)
-        )
-        return np.unique(trained), tested[tested > 0]
-
     def _build_table(self, batch: pa.RecordBatch, rows: np.ndarray) -> pa.Table:
         sides = batch.column("split").to_numpy(zero_copy_only=False)
         for side, count in zip(*np.unique(sides, return_counts=True), strict=True):
             self.splits[SPLITS[side]] += int(count)
         items = batch.column("item").to_numpy()
-        is_trained = (sides < SPLITS.index("dev")) & (items > 0)
-        self.trained_items.append(np.unique(items[is_trained]))
-        self.test_items.append(items[sides == SPLITS.index("test")])
         given = batch.column("rating").fill_null(np.nan).to_numpy(zero_copy_only=False)
         codes = self.scale.map_ratings(given)
         for code, count in zip(*np.unique(sides * 8 + codes, return_counts=True), strict=True):

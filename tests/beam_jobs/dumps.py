@@ -170,7 +170,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
             for name in common_ngrams.write_counts(path, folders.matches, held_out.HELD_RUN, common)
         ]
         matches = [held_out.write_matches(b, *compared, common, counts) for b in run_buckets]
-    writer = WriteUnits(folders, preparation)
+    writer = WriteUnits(folders)
     written = []
     for unit in prepared:
         joined: dict[str, list[Any]] = {"prepared": [unit]}

@@ -5,8 +5,6 @@ import datetime
 
 import pytest
 
-from amazon_electra.beam_jobs.corpus import write
-from amazon_electra.beam_jobs.text.splits import hash_identifier
 from tests.beam_jobs.dumps import refuses, review, rows_of, run_job, text_of, write_lines
 
 DAY = 86_400
@@ -32,36 +30,6 @@ def test_a_product_or_user_is_on_one_side_alone(tmp_path, by, column):
     assert len({sides[number] for number in range(1000, 1050)}) > 1, "their text decides"
     assert (result["split_by"]["by"], result["split_by"]["without"]) == (by, 50)
     assert any(f"50 reviews name no {by}" in told for told in result["warnings"])
-
-
-def hash_product(product):
-    return int.from_bytes((hash_identifier(product) or b"")[:8])
-
-
-def test_test_reviews_with_a_product_of_the_training_side_are_counted(tmp_path, monkeypatch):
-    records = [review(i, asin=f"B{i % 60}" if i % 3 else "") for i in range(600)]
-    dump = write_lines(tmp_path / "dump.json", records)
-    result = run_job(tmp_path / "corpus", "--input", dump)
-    sides = sides_by_number(tmp_path / "corpus")
-    trained = {n % 60 for n, side in sides.items() if side in ("pretrain", "train") and n % 3}
-    tests = [n for n, side in sides.items() if side == "test" and n % 3]
-    assert result["split_by"] == {
-        "by": "text",
-        "without": 0,
-        "test_with_product": len(tests),
-        "test_with_product_in_training": sum(n % 60 in trained for n in tests),
-    }
-    monkeypatch.setattr(write, "MAX_PRODUCTS", len(tests) // 3)
-    estimated = run_job(tmp_path / "estimated", "--input", dump)["split_by"]
-    of = int(estimated["products"].removeprefix("1/"))
-    drawn = [n for n in tests if hash_product(f"B{n % 60}") % of == 0]
-    assert of > 1
-    assert estimated["test_with_product"] == of * len(drawn) > 0
-    assert estimated["test_with_product_in_training"] == of * sum(n % 60 in trained for n in drawn)
-    monkeypatch.undo()
-    by_product = run_job(tmp_path / "by", "--input", dump, "--split-by", "product")["split_by"]
-    assert by_product["test_with_product"] > 0
-    assert by_product["test_with_product_in_training"] == 0
 
 
 def test_the_latest_reviews_are_test_and_those_before_them_dev(tmp_path):

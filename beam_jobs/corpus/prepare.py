@@ -13,7 +13,6 @@ prepared/UNIT.dates       reviews by date, counted before, if the split is by ti
 prepared/UNIT.json        counts; written last: the unit is done if and only if it is there
 """
 
-import base64
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -341,8 +340,6 @@ class UnitReader:
         self.dropped[item.reason] += 1
         entry = {"file": self.unit.file.name, "line": item.line, "reason": item.reason}
         entry |= {"bytes": item.size, "sha256": hash_bytes(item.raw)}
-        if self.config.keep_raw_rejects:
-            entry["raw_base64"] = base64.b64encode(item.raw).decode()
         self.rejects.append(json.dumps(entry) + "\n")
 
     def finish_batch(self, drafts: list[Draft]) -> pa.Table:

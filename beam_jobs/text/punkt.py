@@ -95,30 +95,12 @@ def decode_punkt(text: str) -> PunktParameters:
 
 
 def read_punkt(path: str) -> PunktParameters:
-    """Read what `--punkt` names: punkt.json, the corpus it is in, or NLTK's published folder."""
-    inside = storage.join_path(path, "punkt.json")
-    if path.endswith(".json") or storage.exists(inside):
-        file = path if path.endswith(".json") else inside
-        try:
-            return decode_punkt(storage.read_bytes(file).decode())
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"not the punkt.json of a corpus ({error!r})", "punkt", file) from None
-    return read_punkt_tab(path)
-
-
-def read_punkt_tab(folder: str) -> PunktParameters:
-    """Read NLTK's published parameters from a folder such as …/tokenizers/punkt_tab/english."""
-    names = ("abbrev_types.txt", "collocations.tab", "sent_starters.txt", "ortho_context.tab")
-    if missing := [name for name in names if not storage.exists(storage.join_path(folder, name))]:
-        raise UserError(f"has no {', '.join(missing)}", "punkt", folder)
-    texts = [storage.read_bytes(storage.join_path(folder, n)).decode().split("\n") for n in names]
-    rows = [[line.split("\t") for line in lines if line] for lines in texts]
-    parameters = PunktParameters()
-    parameters.abbrev_types = {word for (word,) in rows[0]}
-    parameters.collocations = {(first, second) for first, second in rows[1]}
-    parameters.sent_starters = {word for (word,) in rows[2]}
-    parameters.ortho_context.update({word: int(flags) for word, flags in rows[3]})
-    return parameters
+    """Read what `--punkt` names: the punkt.json of a corpus, or its folder."""
+    file = path if path.endswith(".json") else storage.join_path(path, "punkt.json")
+    try:
+        return decode_punkt(storage.read_bytes(file).decode())
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"not the punkt.json of a corpus ({error!r})", "punkt", file) from None
 
 
 PLAIN_WORD = re.compile(r"[A-Za-z]{2,}([.!?])")

@@ -26,7 +26,6 @@ LEFT_OUT = {  # a command can set them; who starts a template seldom has to
         "encoding",
         "max_record_bytes",
         "max_expansion",
-        "keep_raw_rejects",
     ),
     *("repair_run_ons", "mask_personal_data", "title", "punkt", "punkt_sample_bytes"),
     *("general_text", "sample_reviews", "id"),

@@ -2,7 +2,6 @@
 nothing of the reviewer.
 """
 
-import base64
 import gzip
 import hashlib
 import io
@@ -187,29 +186,21 @@ RELEASES = {
 
 @pytest.mark.parametrize("name", RELEASES)
 def test_nothing_of_a_reviewer_leaves_the_job_by_default(tmp_path, name):
-    """Neither from records that are read nor from those that cannot be; with the option the raw
-    bytes are there.
-    """
+    """Neither from records that are read nor from those that cannot be."""
     dump = write_lines(tmp_path / name, RELEASES[name])
     result = run_job(tmp_path / "corpus", "--input", dump)
     assert result["kept"] == 1
     assert sum(result["dropped"].values()) == 1
     assert not traces_in(tmp_path / "corpus")
-    run_job(tmp_path / "raw", "--input", dump, "--keep_raw_rejects", "true")
-    assert traces_in(tmp_path / "raw") == {"0000000-00000.jsonl"}
 
 
 def traces_in(folder: Path) -> set[str]:
-    """Files that hold the reviewer's name or id, as they stand, in base64 or in a column of
-    Parquet.
-    """
+    """Files that hold the reviewer's name or id, as they stand or in a column of Parquet."""
     found = set()
     for path in (p for p in folder.rglob("*") if p.is_file()):
         content = path.read_bytes() + (
             str(pq.read_table(path).to_pylist()).encode() if path.suffix == ".parquet" else b""
         )
-        for reject in rejects_of(folder) if path.suffix == ".jsonl" else []:
-            content += base64.b64decode(reject.get("raw_base64", ""))
         if b"A2USERID" in content or NAMED.encode() in content:
             found.add(path.name)
     return found

@@ -21,7 +21,7 @@ from amazon_electra.beam_jobs.reading.dates import Order
 from amazon_electra.beam_jobs.text import splits
 
 MAX_SAMPLE_BYTES = 1_000_000  # bytes of text to train Punkt on; why so many: corpus/plan.py
-CORPUS_VERSION, SCORES_VERSION = 32, 18
+CORPUS_VERSION, SCORES_VERSION = 33, 19
 """To be raised when the same dump gives another corpus, or other scores."""
 SCORING_TOTALS = "scores.json"  # beside the files of scores: what was counted of each file
 
@@ -38,10 +38,7 @@ WithheldCorpus = Annotated[
 ]
 Punkt = Annotated[
     Place | None,
-    Doc(
-        "Use these Punkt parameters instead of training them: punkt.json of a corpus, or "
-        "NLTK's …/punkt_tab/english"
-    ),
+    Doc("Use the Punkt parameters of a corpus instead of training them: its folder or punkt.json"),
 ]
 
 
@@ -71,7 +68,7 @@ class LimitConfig(Settings):
 
 
 class FormatConfig(Settings):
-    """What the files of a dump are, what is mended in them, and what may be broken."""
+    """What the files of a dump are, and what is mended in them."""
 
     columns: str | None = Field(
         default=None,
@@ -108,12 +105,6 @@ class FormatConfig(Settings):
         default=False,
         description="Mend texts whose UTF-8 was read in another encoding, where that is certain: "
         '"donâ€™t" becomes "don’t" (ftfy)',
-    )
-    max_damaged_files: int = Field(
-        default=0,
-        ge=0,
-        description="How many files may be cut off or broken: they are read up to the damage; one "
-        "more ends the job",
     )
 
     @field_validator("columns")
@@ -204,11 +195,6 @@ class TextConfig(ReadingConfig):
 class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
     """What decides a corpus, beside the dump and the texts that are left out."""
 
-    keep_raw_rejects: bool = Field(
-        default=False,
-        description="Copy the bytes of unreadable records into rejects/, names and ids of "
-        "reviewers included",
-    )
     min_words: int = Field(default=1, ge=0, description="Drop texts with fewer words")
     languages: tuple[str, ...] = Field(
         default=(),

@@ -128,9 +128,7 @@ class MakeCorpus(beam.PTransform):
             | "Check units" >> beam.Map(result.check_prepared, failed)
         )
         sizes = counts | "Join starts" >> beam.Map(buckets.join_unit_starts, plan.folders.prepared)
-        punkt = counts | "Train Punkt" >> beam.Map(
-            write.write_punkt, plan.folders, plan.punkt, plan.config.max_damaged_files
-        )
+        punkt = counts | "Train Punkt" >> beam.Map(write.write_punkt, plan.folders, plan.punkt)
         labels = counts | "Decide labels" >> beam.Map(write.decide_labels, plan.config)
         scale = counts | "Decide scale" >> beam.Map(write.decide_scale, plan.config.stars_scale)
         if engines.is_local(plan.engine):

@@ -107,8 +107,8 @@ def plan_corpus(
         *dict.fromkeys(file.identity for file in files),
         *map(storage.describe_identity, [*withheld, *others]),
     ]
-    settings = config.model_dump(exclude={"max_damaged_files"})
-    folders = Folders.of_job(output, CORPUS_VERSION, identity, settings, withhold_corpus, punkt)
+    given = config.model_dump(), withhold_corpus, punkt
+    folders = Folders.of_job(output, CORPUS_VERSION, identity, *given)
     size = sum(file.plain_size for file in files)
     text_bytes = 1 + size * TEXT_SHARE
     sample_bytes = min(config.punkt_sample_bytes, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))

@@ -336,7 +336,7 @@ class UnitReader:
         )
 
     def record_reject(self, item: Reject) -> None:
-        """Note where the record is, and its bytes, which name reviewers, only if wanted."""
+        """Note where the record is, and not what it says, which names reviewers."""
         self.dropped[item.reason] += 1
         entry = {"file": self.unit.file.name, "line": item.line, "reason": item.reason}
         entry |= {"bytes": item.size, "sha256": hash_bytes(item.raw)}

@@ -32,7 +32,7 @@ from amazon_electra.beam_jobs.labels.values import (
     decide_values,
     hash_value,
 )
-from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize, check_damage
+from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize
 from amazon_electra.beam_jobs.text.sentences import SentenceSplitter
 from amazon_electra.beam_jobs.text.splits import SPLITS
 
@@ -62,8 +62,6 @@ def make_corpus_schema(prepared: pa.Schema) -> pa.Schema:
 
 
 LANGUAGE_TEXTS = 1_000  # reviews whose languages are counted, in a tenth of a second
-MAX_PRODUCTS = 1 << 23
-"""Of test reviews that are counted, about: 64 MiB, and twice that while they are sorted."""
 WRITE_REASONS = ("duplicate", "near duplicate", "withheld")
 """Why the second pass drops a review; the first pass counts its own reasons."""
 WITHHELD = WRITE_REASONS.index("withheld")
@@ -86,18 +84,13 @@ class WrittenUnit:
     """Texts whose copies have several classes, by label and these classes."""
 
 
-def write_punkt(
-    units: list[PreparedUnit], folders: Folders, punkt: str | None, max_damaged_files: int = 0
-) -> str:
-    """Write punkt.json, the parameters in `punkt` or else trained ones, and return its content;
-    UserError for more damaged files than that.
+def write_punkt(units: list[PreparedUnit], folders: Folders, punkt: str | None) -> str:
+    """Write punkt.json, the parameters in `punkt` or else trained ones, and return its content.
 
     They are trained on the samples of all units, in the order of the texts' hashes, each text once.
     """
     from amazon_electra.beam_jobs.text.punkt import encode_punkt, read_punkt, train_punkt
 
-    damaged = (unit.file for unit in units if unit.notes.get("damaged_files"))
-    check_damage(damaged, max_damaged_files)
     sample: dict[str, str] = {}
     paths = [storage.join_path(folders.prepared, f"{unit.unit}.sample") for unit in units]
     for found in storage.map_paths(storage.read_bytes, paths):

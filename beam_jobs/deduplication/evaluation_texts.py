@@ -84,8 +84,6 @@ def _read_lines(path: str, compression: Compression, member: str, limits: Limits
         for line in read_lines(stream, sys.maxsize, tally):
             assert not isinstance(line, Reject)
             yield decode_text(line[1], tally, "utf-8-sig")
-        if stream.damage:
-            raise UserError(f"{stream.damage}; fetch it again", "withhold", path)
 
 
 def _extract_texts(lines: Lines, path: str) -> Iterator[str]:

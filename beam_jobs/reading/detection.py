@@ -197,6 +197,7 @@ def refuse_without_header(names: list[str], shown: str) -> None:
             "dump.format",
         )
 
+
 def check_texts(
     records: list[dict[str, Any]], columns: Sequence[str], shown: str, is_named: bool
 ) -> None:
@@ -205,7 +206,6 @@ def check_texts(
         refuse_without_texts(records[:FIRST_RECORDS], column, shown)
     if not is_named and fields.holds_answers(columns[0], records):
         raise UserError(f"{shown}: {fields.explain_answers(columns[0])}")
-
 
 
 def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str) -> None:

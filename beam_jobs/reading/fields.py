@@ -150,8 +150,7 @@ def holds_answers(name: str, records: Records) -> bool:
             continue
         shares = [(sum(own) / len(own), len(own)) for own in by_question.values()]
         closed = sum(n for share, n in shares if share >= CLOSED)
-        unsure = sum(n for share, n in shares if OPEN < share < CLOSED)
-        if least <= closed < len(answers) and 10 * unsure <= len(answers):
+        if least <= closed < len(answers):
             return True
     return False
 

@@ -132,8 +132,8 @@ codecs.register_error("amazon_electra_cp1252", _decode_as_cp1252)
 def finish_records(
     items: Iterator[Item], layout: Layout, nested: Collection[str], tally: Tally
 ) -> Iterator[Item]:
-    """Yield the reviews of records: with the fields within others (`nested`), columns of the
-    folder's name, and the texts of several columns as one.
+    """Yield the reviews of records: with the fields within others (`nested`), and the texts of
+    several columns as one.
     """
     text = dict(layout.mapping).get("text", "")
     joined = dict(layout.joined).get(text)

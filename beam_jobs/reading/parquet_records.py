@@ -133,19 +133,13 @@ class Parquet(RowFormat):
                     row += 1
 
         for group in range(start, metadata.num_row_groups if stop is None else stop):
-            first_row = tally.lines + 1
-            end = first_row + metadata.row_group(group).num_rows
+            rows = read_group(group, tally.lines + 1)
             try:
-                for item in finish_records(read_group(group, first_row), layout, nested, tally):
-                    tally.lines = item[0]
-                    yield item
+                yield from finish_records(rows, layout, nested, tally)
             except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
                 storage.raise_storage_error(error, name)
-                if not isinstance(error, UnicodeDecodeError):
-                    tally.notes["damaged_files"] = 1
-                for row in range(tally.lines + 1, end):
-                    yield make_reject(row, "broken Parquet", str(error).encode(), 0)
-            tally.lines = end - 1
+                raise UserError(f"{name} is damaged ({error}); fetch it again") from None
+            tally.lines += metadata.row_group(group).num_rows
 
 
 def _make_empty(kind: pa.DataType) -> Any:

@@ -2,14 +2,12 @@
 
 A unit is a stretch of one file that begins and ends at record boundaries; its size depends on the
 size of the dump alone. A plain file is cut where it lies. A large packed one is unpacked once, and
-each stretch written to a file of its own: that is the cheapest way to keep all cores busy with one
-gz, and keeps what can be read of a broken file.
+each stretch written to a file of its own: the cheapest way to keep all cores busy with one gz.
 """
 
 import itertools
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -32,7 +30,7 @@ from amazon_electra.beam_jobs.reading.excel import is_workbook
 from amazon_electra.beam_jobs.reading.format import RowFormat
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.layout import Layout
-from amazon_electra.beam_jobs.reading.lines import Item, Tally, WrongFile, make_reject
+from amazon_electra.beam_jobs.reading.lines import Item, Tally, WrongFile
 from amazon_electra.beam_jobs.text.splits import KEY_FIELDS
 
 TARGET_UNITS = 64  # 8 or more for each of 8 workers; dumps for more have units of the largest size
@@ -91,7 +89,6 @@ class Unit:
     start: int  # bytes; row groups of Parquet
     stop: int | None  # None for the end of `path`
     plain_size: int  # bytes, estimated
-    damage: str = ""  # why the file ends with this piece
 
     @property
     def name(self) -> str:
@@ -142,19 +139,6 @@ def measure_units(units: Iterable[PreparedUnit]) -> list[UnitSize]:
         lines[one.file] += one.lines
         rows[one.file] += one.read
     return sizes
-
-
-def check_damage(names: Iterable[str], most: int) -> None:
-    """Raise UserError that names damaged files if there are more than `most`."""
-    damaged = sorted(set(names))
-    if len(damaged) > most:
-        more = f" and {len(damaged) - 3} more" if len(damaged) > 3 else ""
-        shown = f"{', '.join(damaged[:3])}{more}: damaged and only partly readable"
-        raise UserError(
-            f"{shown}; fetch again, or allow {len(damaged)} to read what is left",
-            "max_damaged_files",
-            most,
-        )
 
 
 def list_dump_files(
@@ -318,14 +302,14 @@ def _unpack_into_pieces(whole: Unit, size: int, folder: str) -> Iterator[Unit]:
     with PlainStream(
         whole.path, whole.compression, file.member, file.layout.max_expansion
     ) as stream:
-        for piece, (stretch, damage) in enumerate(_split_stream(stream, size, file.layout)):
+        for piece, stretch in enumerate(_split_stream(stream, size, file.layout)):
             path = storage.join_path(folder, f"{file.number}-{piece:05d}.piece")
             storage.write_bytes(path, QUICK_ZSTD.compress(stretch) if compression else stretch)
-            yield Unit(file, piece, path, compression, 0, None, len(stretch), damage)
+            yield Unit(file, piece, path, compression, 0, None, len(stretch))
 
 
-def _split_stream(stream: PlainStream, size: int, detected: Layout) -> Iterator[tuple[bytes, str]]:
-    """Yield a stream in stretches of `size` bytes or a little more, the last with its damage."""
+def _split_stream(stream: PlainStream, size: int, detected: Layout) -> Iterator[bytes]:
+    """Yield a stream in stretches of `size` bytes or a little more."""
     rest, first = b"", True
     while True:
         wanted = size + 1 - len(rest) if len(rest) <= size else len(rest)
@@ -334,11 +318,11 @@ def _split_stream(stream: PlainStream, size: int, detected: Layout) -> Iterator[
         del read  # which is large
         while len(rest) > size and (at := find_boundary(rest, size, detected)) >= 0:
             stretch, rest, first = rest[:at], rest[at:], False
-            yield stretch, ""
+            yield stretch
             del stretch
         if ended:
-            if rest or stream.damage or first:
-                yield rest, stream.damage
+            if rest or first:
+                yield rest
             return
 
 
@@ -379,8 +363,5 @@ def read_records(unit: Unit, tally: Tally) -> Iterator[Item]:
             except WrongFile as error:
                 raise UserError(f"{file.name} {error}") from None
             tally.bytes = stream.delivered
-            if damage := unit.damage or stream.damage:
-                tally.notes["damaged_files"] += 1
-                yield make_reject(tally.lines, damage, b"")
     if unit.path == file.path:
         storage.check_unchanged(file.identity)

@@ -83,7 +83,7 @@ def plan_scoring(
     is_each = len(versions) == len(models)
     require(is_each, f"give one for each of {len(models)} models", "model_version")
     dump = [*dict.fromkeys(file.identity for file in files)]
-    settings = config.model_dump(exclude={"max_damaged_files"})
+    settings = config.model_dump()
     folders = Folders.of_job(output, SCORES_VERSION, digests, versions, dump, settings)
     plain = sum(file.plain_size for file in files)
     folders.clear_other_runs(WORK_NAME)  # the scores of other dumps stay

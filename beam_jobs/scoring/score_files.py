@@ -258,11 +258,9 @@ def prepare_text(text: Any, repair_run_ons: bool) -> tuple[str, str]:
 
 
 def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
-    """Write the scores of each file and return the totals; UserError for too many damaged files."""
+    """Write the scores of each file and return the totals."""
     folders, units = plan.folders, read_finished(plan.folders.written, ScoredUnit)
     check_failed(folders.failed)
-    damaged = (unit.file for unit in units if unit.notes.get("damaged_files"))
-    work_units.check_damage(damaged, plan.config.max_damaged_files)
     units_of: dict[int, list[ScoredUnit]] = {file.index: [] for file in plan.files}
     for unit in units:
         units_of[unit.index].append(unit)

@@ -55,7 +55,7 @@ def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]
     if tasks := list(asked) or [*own, *_list_star_tasks(chosen, previews)]:
         return tasks
     first, label = previews[0], offer_marks(previews[0])
-    for name in () if label else first.unused:
+    for name in () if label else first.file.layout.unused:
         counts = count_classes(first.count_values(name), folds=True)
         if 2 <= len(counts) <= min(MAX_GUESSED, counts.total() // MIN_LABELLED):
             label = show_option("--label", name)
@@ -63,7 +63,7 @@ def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]
     hint = fields.HINT.replace("`--label NAME`", label or "`--label NAME`")
     rated = any(any(counts.values()) for counts in count_ratings(previews).values())
     lack = "all its stars are of one class" if rated else "no stars"
-    columns = [*first.mapping.values(), *fields.describe_unused_columns(first.unused)]
+    columns = [*first.mapping.values(), *(name or '""' for name in first.file.layout.unused)]
     raise UserError(
         f"{first.file.name}: {lack}, so there are no examples; its columns are "
         f"{', '.join(columns)}; {hint}"

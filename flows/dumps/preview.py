@@ -50,7 +50,6 @@ class Preview:
     """Of the whole file, estimated."""
     is_whole: bool = False
     """Whether the file has no more records."""
-    is_damaged: bool = False
     decoded_as_cp1252: int = 0
     """Texts among them that are not in the dump's encoding."""
 
@@ -58,11 +57,6 @@ class Preview:
     def mapping(self) -> dict[str, str]:
         """Field → column."""
         return dict(self.file.layout.mapping)
-
-    @cached_property
-    def unused(self) -> dict[str, Any]:
-        """Columns that no field is read of."""
-        return dict(self.file.layout.unused)
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -132,7 +126,7 @@ def describe_file(preview: Preview, scale: Scale | None, folds: bool = True) -> 
     yield f"file      {file.name}: {layout.name}{packed}, about {count}{damaged}"
     if preview.mapping:
         used = ", ".join(f"{field} ← {column}" for field, column in layout.mapping)
-        unused = ", ".join(fields.describe_unused_columns(preview.unused))
+        unused = ", ".join(name or '""' for name in layout.unused)
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
     title, missing = preview.mapping.get("title"), sum(r.text is None for r in reviews)
     if title and 10 * missing > len(reviews):
@@ -184,7 +178,7 @@ def describe_labels(preview: Preview, folds: bool) -> Iterator[str]:
 def offer_marks(preview: Preview) -> str:
     """Return how the columns that hold 0 and 1 alone are read as one label; "" without several."""
     labels = [name for field, name in preview.mapping.items() if field.startswith(LABEL)]
-    known = [*labels, *preview.unused]
+    known = [*labels, *preview.file.layout.unused]
     marks = [name for name in known if {*preview.count_values(name)} == fields.MARKS]
     if len(marks) < 2:
         return ""
@@ -221,8 +215,7 @@ def count_ratings(previews: Iterable[Preview]) -> dict[str, Counter[tuple[float,
 def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:
     """Read the first records of each file of a dump, which is listed in its stage.
 
-    UserError if these are all, and none has a text, or if so many files are damaged that the job
-    will end.
+    UserError if these are all, and none has a text.
     """
     paths = tuple(dump.result["paths"])
     files = list_dump_files(chosen.narrow(ReadingConfig), paths, chosen.labels)
@@ -232,8 +225,8 @@ def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:
         layout = preview.file.layout
         if isinstance(find_format(layout.name), RowFormat):  # of which only the columns are known
             text = dict(layout.mapping)["text"]
-            columns = dict(layout.joined).get(text, (text,))
-            detection.check_texts(preview.records, columns, preview.file.name, is_named)
+            of_text = dict(layout.joined).get(text, (text,))
+            detection.check_texts(preview.records, of_text, preview.file.name, is_named)
     texts = (review.text for preview in previews for review in preview.reviews)
     is_whole = all(preview.is_whole for preview in previews)
     if is_whole and not any(isinstance(text, str) and text.strip() for text in texts):
@@ -260,7 +253,7 @@ def read_preview(file: DumpFile) -> Preview:
             return Preview(file, head, count, is_whole)
     with PlainStream(file.path, file.compression, file.member, file.layout.max_expansion) as plain:
         block = plain.read(PREVIEW_BYTES)
-        is_whole, is_damaged = not plain.read(1), bool(plain.damage)
+        is_whole = not plain.read(1)
     if not is_whole:
         least = len(block) // 2
         end = work_units.find_boundary(block, least, file.layout) if least else -1
@@ -268,4 +261,4 @@ def read_preview(file: DumpFile) -> Preview:
     tally = Tally()
     head = list(detection.read_records(io.BytesIO(block), file.layout, tally, header=True))
     count = len(head) if is_whole else round(len(head) * file.plain_size / max(len(block), 1))
-    return Preview(file, head, count, is_whole, is_damaged, tally.notes["decoded_as_cp1252"])
+    return Preview(file, head, count, is_whole, tally.notes["decoded_as_cp1252"])

@@ -134,7 +134,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         time = decide_time_split(dates, preparation, column, folders.failed)
     prepared = [prepare_unit(unit, preparation, time) for unit in cut]
     units = buckets.join_unit_starts(prepared, folders.prepared)
-    punkt = write_punkt(prepared, folders, corpus.punkt, config.max_damaged_files)
+    punkt = write_punkt(prepared, folders, corpus.punkt)
     scale = decide_scale(prepared, config.stars_scale)
     labels = decide_labels(prepared, config)
     duplicates: dict[str, list[exact.UnitRows]] = {"exact": [], "near": [], "contradictions": []}

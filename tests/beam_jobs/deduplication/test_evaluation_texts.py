@@ -110,7 +110,7 @@ def test_a_quote_that_is_not_closed_hides_nothing(tmp_path, monkeypatch):
 def test_a_file_that_breaks_off_is_refused(tmp_path):
     path = tmp_path / "test.txt"
     path.write_bytes(gzip.compress(rows("txt", 50).encode())[:-20])
-    with refuses("withhold", "test.txt"):
+    with refuses("test.txt"):
         list(read_evaluation_texts(str(path)))
 
 

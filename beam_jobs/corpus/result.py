@@ -1,7 +1,6 @@
 """The result of a corpus job, from the counts of its units: every review read is accounted for."""
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -10,7 +9,6 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
 from amazon_electra.beam_jobs.corpus.prepare import NO_KEY
 from amazon_electra.beam_jobs.corpus.write import (
@@ -53,27 +51,6 @@ def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     for unit in counts:
         sums.update(unit)
     return dict(sorted(sums.items()))
-
-
-class CorpusProgress:
-    """Shows how many units are done, in both passes, and how many reviews have been read."""
-
-    def __init__(self, plan: CorpusPlan) -> None:
-        self._folders = plan.folders
-        self._read: dict[str, int] = {}
-        self._started = time.monotonic()
-
-    def update_bar(self, bar: Progress) -> None:
-        prepared = list_finished(self._folders.prepared)
-        done = len(prepared) + len(list_finished(self._folders.written))
-        new = [name for name in prepared if name not in self._read]
-        paths = [storage.join_path(self._folders.prepared, name) for name in new]
-        for name, found in zip(new, storage.map_paths(storage.read_bytes, paths), strict=True):
-            self._read[name] = json.loads(found)["read"]
-        bar.total = max(bar.total or 0, done)
-        reviews = sum(self._read.values())
-        rate = round(reviews / (time.monotonic() - self._started))
-        bar.update(done, reviews=reviews, reviews_per_second=rate)
 
 
 def write_totals(
@@ -126,11 +103,6 @@ def summarize_corpus(
     for first, second in zip(prepared, written, strict=True):
         files[first.file]["read"] += first.read
         files[first.file]["kept"] += second.kept
-    withheld: dict[str, Any] = {}
-    if plan.withheld_files:
-        withheld["withheld_files"] = list(plan.withheld_names)
-    if plan.withheld_digest:
-        withheld["withheld_corpus"] = plan.withheld_digest
     stars, columns = sum_counts(unit.stars for unit in written), list_columns(plan)
     values = decide_labels(prepared, plan.config)
     typed = {name: keep_frequent(count_values(prepared, name)) for name in values}
@@ -154,11 +126,12 @@ def summarize_corpus(
         plan.preparation.labels, {file.name: file.layout for file in plan.files}
     )
     usable = sum(unit.prepared for unit in prepared)
-    warnings += [
-        f"label {column}: {line}"
-        for column in values
-        if (line := describe_values(typed[column], values[column], usable, column))
-    ]
+    for column in values:
+        lines = (
+            describe_values(typed[column], values[column], usable, column),
+            describe_contradictions(contradictory[column]),
+        )
+        warnings += [f"label {column}: {line}" for line in lines if line]
     lost, sides = dropped.get("withheld", 0), sum_counts(unit.splits for unit in written)
     of = lost + sum(sides.get(side, 0) for side in TRAINED_SPLITS)
     if lost > MIN_WITHHELD * of:
@@ -166,9 +139,6 @@ def summarize_corpus(
             f"{lost:,} of {of:,} reviews to train on ({lost / of:.0%}) are withheld: they nearly "
             "repeat dev or test reviews or evaluation texts"
         )
-    for column in values:
-        if line := describe_contradictions(contradictory[column]):
-            warnings.append(f"label {column}: {line}")
     if not plan.config.stars_scale and scale.name == "0-10":
         about = describe_scale(scale, range(11))
         warnings.append(f"stars are on the scale 0-10: {about}")
@@ -204,7 +174,8 @@ def summarize_corpus(
         "files": files,
         "columns": columns,
         "units": len(prepared),
-        **withheld,
+        **({"withheld_files": list(plan.withheld_names)} if plan.withheld_files else {}),
+        **({"withheld_corpus": plan.withheld_digest} if plan.withheld_digest else {}),
         **({"labels": labels, "label_values": typed} if labels else {}),
         **({"contradictory_labels": contradictory} if any(contradictory.values()) else {}),
         **({"warnings": found} if (found := list(filter(None, warnings))) else {}),

@@ -44,7 +44,7 @@ MAX_ZIP_MEMBERS = 10_000  # each becomes a unit
 CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
 MAX_CONTROL_SHARE = 0.05  # of the bytes of a text
 SHOWN_BYTES = 24
-PLAIN_BLOCK, BUFFER_BYTES = 1 << 20, 1 << 16  # bytes given out at once, and taken in
+PLAIN_BLOCK, BUFFER_BYTES = 1 << 18, 1 << 16  # bytes given out at once, and taken in
 
 
 def detect_compression(head: bytes) -> Compression:

@@ -1,4 +1,4 @@
-"""How much a file that somebody else made may hold: a dump, an evaluation file, a task's file."""
+"""How much a file that somebody else made may hold: a dump, or an evaluation file."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,6 @@ class Limits:
 
     max_record_bytes: int = 16_000_000
     max_expansion: float = 200  # times its size that a packed file may expand to; 0 for any
-    remedy: str = "raise `max_expansion`"
 
     def check_expansion(self, name: str, packed: int, unpacked: int) -> None:
         """Raise UserError if so many bytes were packed into too few."""
@@ -25,7 +24,7 @@ class Limits:
         if self.max_expansion and unpacked > limit:
             raise UserError(
                 f"{name} expands to more than {self.max_expansion:g} times its size; "
-                f"if it is meant to, {self.remedy}"
+                "if it is meant to, raise `max_expansion`"
             )
 
 

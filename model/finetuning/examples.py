@@ -141,18 +141,20 @@ def sample_examples(examples: Iterable[Example], sampling: Sampling) -> list[Exa
     return sampler.finish()
 
 
+def hash_text(text: str) -> int:
+    """Return 64 bits of a text, the same on every machine."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "big")
+
+
 def hash_example_id(example_id: str, seed: int) -> int:
-    """Return a number that orders examples at random, the same on every machine."""
-    return int.from_bytes(
-        hashlib.blake2b(f"{seed}:{example_id}".encode(), digest_size=8).digest(), "big"
-    )
+    """Return a number that orders examples at random."""
+    return hash_text(f"{seed}:{example_id}")
 
 
 def assign_split(text: str, shares: Mapping[Split, int]) -> Split:
     """Choose the split of a text, of equal ones (case, spaces aside) the same; `shares` in %."""
-    folded = fold_text(text).encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(folded, digest_size=8).digest()
-    place = int.from_bytes(digest, "big") % sum(shares.values())
+    place = hash_text(fold_text(text)) % sum(shares.values())
     for split, share in shares.items():
         if place < share:
             return split

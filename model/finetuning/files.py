@@ -3,8 +3,6 @@
 import bz2
 import csv
 import gzip
-import io
-import itertools
 import json
 import math
 import re
@@ -15,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
-from amazon_electra.beam_jobs.core.limits import Limits
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.nesting import load_json
 
 TABBED = (".tsv", ".txt")
 HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
-LIMITS = Limits(remedy="unpack it first")
-"""Limits of a task's file; those of a dump are options of its jobs."""
+MAX_FIELD = 1 << 26
+"""Characters of a cell."""
 
 
 @contextmanager
@@ -32,36 +29,12 @@ def open_text(path: Path, newline: str | None = None) -> Iterator[TextIO]:
         start = file.read(3)
     opener: Any = gzip.open if start[:2] == b"\x1f\x8b" else bz2.open if start == b"BZh" else open
     try:
-        with (
-            io.BufferedReader(_LimitedReader(opener(path, "rb"), path)) as limited,
-            io.TextIOWrapper(limited, "utf-8-sig", "replace", newline) as text,
-        ):
+        with opener(path, "rt", encoding="utf-8-sig", errors="replace", newline=newline) as text:
             yield text
     except (EOFError, zlib.error, csv.Error, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # of the disk
             raise
         raise UserError(f"{path}: damaged or cut off ({error}); fetch it again") from error
-
-
-class _LimitedReader(io.RawIOBase):
-    """Reads a file that may be packed; UserError once it holds more than a file of its size may."""
-
-    def __init__(self, file: Any, path: Path):
-        self._file, self._path = file, path
-        self._packed, self._unpacked = path.stat().st_size, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        size: int = self._file.readinto(buffer)
-        self._unpacked += size
-        LIMITS.check_expansion(str(self._path), self._packed, self._unpacked)
-        return size
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
 
 
 @dataclass(frozen=True)
@@ -76,14 +49,12 @@ class Row:
         raise UserError(f"{self.path}, line {self.line}: {why}")
 
     def get(self, name: str) -> Any:
-        """Return a field; UserError where it is missing."""
         if is_missing(self.fields.get(name)):
             there = ", ".join(map(str, self.fields))
             self.refuse(f"no value in column {name!r}; there are {there}")
         return self.fields[name]
 
     def read_number(self, name: str) -> float:
-        """Return a label that is a number."""
         written = self.get(name)
         try:
             number = float(str(written))
@@ -94,7 +65,6 @@ class Row:
         return number
 
     def find_class(self, name: str, classes: Mapping[str, int]) -> int:
-        """Return the index of a label."""
         if (label := str(self.get(name))) not in classes:
             self.refuse(f"label {label!r} is none of {', '.join(classes)}")
         return classes[label]
@@ -112,10 +82,10 @@ def is_missing(value: object) -> bool:
 def read_table_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a CSV file, or of a tab-separated one, which has no quotes."""
     is_tabbed = path.name.removesuffix(".gz").removesuffix(".bz2").endswith(TABBED)
-    csv.field_size_limit(LIMITS.max_record_bytes)  # of this process: readers of dumps set another
+    csv.field_size_limit(MAX_FIELD)  # of this process: readers of dumps set another
     with open_text(path, newline="") as file:
         rows = csv.DictReader(
-            _read_lines(file, path),
+            file,
             delimiter="\t" if is_tabbed else ",",
             quoting=csv.QUOTE_NONE if is_tabbed else csv.QUOTE_MINIMAL,
         )
@@ -123,19 +93,7 @@ def read_table_rows(path: Path) -> Iterator[Row]:
             yield Row(row, path, rows.line_num)
 
 
-def _read_lines(file: TextIO, path: Path) -> Iterator[str]:
-    """Yield the lines of an open file; UserError at one that is longer than a record may be."""
-    for number in itertools.count(1):
-        line = file.readline(LIMITS.max_record_bytes)
-        if not line:
-            return
-        is_whole = len(line) < LIMITS.max_record_bytes
-        require(is_whole, f"{path}, line {number}: longer than a record may be")
-        yield line
-
-
 def read_json_rows(path: Path) -> Iterator[Row]:
-    """Yield the objects of a JSON Lines file."""
     with open_text(path) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():

@@ -1,15 +1,10 @@
 """Find or cut the splits of a data set, and keep every input on one side."""
 
-import hashlib
 import re
-from array import array
-from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from amazon_electra.beam_jobs.core.copies import fold_text
 from amazon_electra.beam_jobs.core.errors import require
@@ -22,6 +17,7 @@ from amazon_electra.model.finetuning.examples import (
     Task,
     assign_split,
     explain_empty_split,
+    hash_text,
     sample_examples,
 )
 
@@ -41,8 +37,6 @@ NOTES = frozenset(("readme", "license", "licence", "citation", "notice", "change
 NOT_DATA = frozenset(
     (".md", ".rst", ".html", ".pdf", ".py", ".ipynb", ".sh", ".yaml", ".yml", ".zip", ".log")
 )
-READ_WHOLE = 8 << 20
-"""Bytes of files also searched for texts on two sides; of larger ones a part is read."""
 LATER_SPLITS: Mapping[Split, tuple[Split, ...]] = {
     "train": ("dev", "test"),
     "dev": ("test",),
@@ -60,7 +54,7 @@ class SplitSource:
 
 
 def list_data_files(data: Path, leave_out: Iterable[str] = ()) -> list[Path]:
-    """Return the files of a folder, or else of those below it, but notes and `leave_out`."""
+    """Return the files of a folder but notes and `leave_out`, or the file that `data` is."""
 
     def is_data(path: Path) -> bool:
         name = path.name.lower()
@@ -69,31 +63,18 @@ def list_data_files(data: Path, leave_out: Iterable[str] = ()) -> list[Path]:
         plain = Path(name.removesuffix(".gz").removesuffix(".bz2"))
         return plain.suffix not in NOT_DATA and not any(Path(name).match(p) for p in leave_out)
 
-    if data.is_file():
-        return [data]
-    if here := [path for path in data.iterdir() if is_data(path)]:
-        return sorted(here)
-    every = [path for path in data.rglob("*") if is_data(path)]
-    return sorted(
-        path
-        for path in every
-        if not any(part.startswith(".") for part in path.relative_to(data).parts)
-    )
+    return [data] if data.is_file() else sorted(filter(is_data, data.iterdir()))
 
 
-def group_by_split(files: Iterable[Path], data: Path) -> dict[Split, list[Path]]:
-    """Group files by the split that a word of the name, or of the nearest folder above, names;
-    files whose name has none are left out.
-    """
-    found: dict[Split, list[Path]] = {split: [] for split in SPLITS}
+def group_by_split(files: Iterable[Path]) -> dict[Split, tuple[Path, ...]]:
+    """Group files by the split that a word of the name says; others are left out."""
+    found: dict[Split, tuple[Path, ...]] = dict.fromkeys(SPLITS, ())
     for path in files:
-        for name in reversed(path.relative_to(data).parts):
-            words = re.findall("[a-z]+", CAMEL.sub(" ", name).lower())
-            named = {SPLIT_OF[word] for word in words if word in SPLIT_OF}
-            require(len(named) < 2, f"{path}: its name says {' and '.join(sorted(named))}")
-            if named:
-                found[named.pop()].append(path)
-                break
+        words = re.findall("[a-z]+", CAMEL.sub(" ", path.name).lower())
+        named = {SPLIT_OF[word] for word in words if word in SPLIT_OF}
+        require(len(named) < 2, f"{path}: its name says {' and '.join(sorted(named))}")
+        for split in named:
+            found[split] += (path,)
     return found
 
 
@@ -101,32 +82,23 @@ def plan_splits(
     data: Path, leave_out: Iterable[str] = (), labelled_test: bool = True
 ) -> dict[Split, SplitSource]:
     """Plan the splits of a folder or file. Published ones stay; without a dev file dev is cut from
-    train; without a labelled test file the published dev is the test set.
+    train; without a labelled test file the published dev is the test set; what has no split in its
+    name is cut.
     """
     files = list_data_files(data, leave_out)
-    found = group_by_split([] if data.is_file() else files, data)
     require(files, f"{data}: no data file in it")
-    if any(found.values()) and not labelled_test:
-        name = " and ".join(path.name for path in found["test"])
-        is_labelled = found["train"] or found["dev"]
-        require(is_labelled, f"{data}: {name} alone has no published labels")
-        found["test"] = []
-    return plan_missing_splits(found, files)
-
-
-def plan_missing_splits(
-    found: Mapping[Split, list[Path]], files: Iterable[Path] = ()
-) -> dict[Split, SplitSource]:
-    """Complete the splits that were found by cutting those that are missing; all of `files` where
-    none was found.
-    """
-    train, dev, test = (tuple(found[split]) for split in SPLITS)
+    train, dev, test = group_by_split(files if data.is_dir() else ()).values()
+    if test and not labelled_test:
+        names = " and ".join(path.name for path in test)
+        require(train or dev, f"{data}: {names} alone has no published labels")
+        test = ()
     if train and dev and test:
         return {"train": SplitSource(train), "dev": SplitSource(dev), "test": SplitSource(test)}
     if train and (dev or test):
         cut = SplitSource(train, DEV_SHARE)
         return {"train": cut, "dev": cut, "test": SplitSource(test or dev)}
-    return {split: SplitSource(train or dev or test or tuple(files), SHARES) for split in SPLITS}
+    every = train or dev or test or tuple(files)
+    return dict.fromkeys(SPLITS, SplitSource(every, SHARES))
 
 
 @dataclass(frozen=True)
@@ -158,31 +130,23 @@ class SplitReader:
             replace(e, id=f"{e.id}:swapped", text=str(e.pair), pair=e.text, is_swapped=True)
             for e in sample
         )
-        return [*sample, *(e for e in swapped if not _is_in_sorted(held, hash_input(e)))]
+        return [*sample, *(e for e in swapped if hash_input(e) not in held)]
 
     def check(self, task: Task, data: Path) -> None:
-        """Raise UserError for files that cannot be read, and splits of no example or one class."""
-        files = {file for part in self.parts(data).values() for file in part.files}
-        is_small = sum(file.stat().st_size for file in files) <= READ_WHOLE
+        """Raise UserError for files that cannot be read, and splits without an example."""
         for split in SPLITS:
             left_out: Counter[str] = Counter()
-            held = self._hash_later_inputs(data, split) if is_small else array("Q")
-            classes = 2 if split == "train" and task.shape == "classification" and is_small else 1
-            found = set()
-            for example in self._read_split(data, split, held, left_out):
-                found.add(example.label)
-                if len(found) == classes:
-                    break
-            require(len(found) >= classes, explain_empty_split(task, data, split, left_out))
+            found = next(self._read_split(data, split, (), left_out), None)
+            require(found is not None, explain_empty_split(task, data, split, left_out))
 
     def _read_split(
-        self, data: Path, split: Split, held: Sequence[int], left_out: Counter[str]
+        self, data: Path, split: Split, held: Collection[int], left_out: Counter[str]
     ) -> Iterator[Example]:
-        """Yield the examples whose inputs no later split has; `held` are their sorted hashes."""
+        """Yield the examples whose inputs no later split has; `held` are their hashes."""
         for example in self._read_source(self.parts(data)[split], split):
             if isinstance(example, Omission):
                 left_out[example.reason] += 1
-            elif held and _is_in_sorted(held, hash_input(example)):
+            elif held and hash_input(example) in held:
                 left_out["input also in a later split"] += 1
             else:
                 yield example
@@ -197,19 +161,15 @@ class SplitReader:
                 ):
                     yield example
 
-    def _hash_later_inputs(self, data: Path, split: Split) -> array:
-        """Return the sorted hashes of the inputs of later splits."""
+    def _hash_later_inputs(self, data: Path, split: Split) -> set[int]:
         every = self.parts(data)
-        held = array("Q")
-        for later in LATER_SPLITS[split]:
-            if not (self.key_is_input and every[later].files == every[split].files):
-                held.extend(
-                    hash_input(e)
-                    for e in self._read_source(every[later], later)
-                    if isinstance(e, Example)
-                )
-        np.frombuffer(held, dtype=np.uint64).sort()
-        return held
+        return {
+            hash_input(example)
+            for later in LATER_SPLITS[split]
+            if not (self.key_is_input and every[later].files == every[split].files)
+            for example in self._read_source(every[later], later)
+            if isinstance(example, Example)
+        }
 
 
 def check_data(task: Task, data: Path) -> None:
@@ -219,18 +179,10 @@ def check_data(task: Task, data: Path) -> None:
 
 
 def get_passage(example: Example) -> str:
-    """Return the passage, by which questions are cut."""
     return str(example.pair)
-
-
-def _is_in_sorted(held: Sequence[int], wanted: int) -> bool:
-    place = bisect_left(held, wanted)
-    return place < len(held) and held[place] == wanted
 
 
 def hash_input(example: Example) -> int:
     """Return 64 bits of what a network is shown, case and spaces aside."""
-    shown = "\x1f".join(map(fold_text, (example.text, example.pair or "", *example.choices)))
-    return int.from_bytes(
-        hashlib.blake2b(shown.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big"
-    )
+    shown = (example.text, example.pair or "", *example.choices)
+    return hash_text("\x1f".join(map(fold_text, shown)))

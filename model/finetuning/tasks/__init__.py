@@ -14,11 +14,10 @@ from amazon_electra.model.finetuning.tasks import (
     fasttext,
     glue,
     squad,
-    subjqa,
     swag,
 )
 
-MODULES = (corpus, fasttext, glue, squad, subjqa, amazonqa, conll, swag)
+MODULES = (corpus, fasttext, glue, squad, amazonqa, conll, swag)
 TASKS: dict[str, Task] = {task.name: task for module in MODULES for task in module.TASKS}
 DEV_FROM = 25_000
 """Labelled reviews, of which 4% are 1,000 in dev."""
@@ -31,7 +30,6 @@ def register_task(task: Task, module: str) -> None:
 
 
 def list_star_tasks() -> dict[str, Task]:
-    """Return the tasks whose examples are a corpus's reviews with stars, by name."""
     load_plugins()
     return {name: task for name, task in TASKS.items() if task.stars}
 
@@ -52,7 +50,6 @@ def has_dev(names: Iterable[str], result: Mapping[str, Any]) -> bool:
 
 
 def find_task(name: str, data: Path | None = None, labels: Sequence[str] | None = None) -> Task:
-    """Return a task by name; `label:…` needs the data, or the labels, to know its classes."""
     if name.startswith(corpus.LABEL):
         return corpus.make_label_task(name, data, labels)
     load_plugins()

@@ -41,7 +41,6 @@ def read_amazonqa_questions(path: Path) -> Iterator[Example]:
 
 
 def read_list(row: Row, name: str, default: Any = None) -> list[Any]:
-    """Return a field that is a list, empty where it is null."""
     found = row.fields.get(name, default)
     if found is None and name not in row.fields:
         row.get(name)  # raises
@@ -60,7 +59,6 @@ _make_reader = partial(
 
 
 def _attach_spans(example: Example) -> Example:
-    """Return the example; an answerable question gets the best spans of its snippets."""
     written = [text for text, _ in example.answers] if example.label else []
     return replace(example, label=None, answers=tuple(find_best_spans(str(example.pair), written)))
 

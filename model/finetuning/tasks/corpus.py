@@ -34,7 +34,6 @@ RECORD = ("file", "row", "id")
 SLICED = ("split", "month", "product", "has_title")
 """Columns by which answers are sliced beside these, where a corpus has them."""
 TRAINED = ("pretrain", "train")
-"""Column that names the dump of a review, where a corpus joins several."""
 HASH = re.compile("[0-9a-f]{32}")
 """A review's id in examples."""
 LABEL = "label:"
@@ -44,13 +43,13 @@ BATCH_ROWS = 8_192
 POLARITY = {1: 0, 2: 0, 4: 1, 5: 1}
 STARS = {stars: stars - 1 for stars in range(1, 6)}
 CORPUS_SPLITS: Mapping[Split, tuple[str, ...]] = {
-    "train": ("pretrain", "train"),
+    "train": TRAINED,
     "dev": ("dev",),
     "test": ("test",),
 }
 """Splits of the corpus that give the examples of each split of a task."""
 SPLITS_WITHOUT_DEV: Mapping[Split, tuple[str, ...]] = {
-    "train": ("pretrain", "train"),
+    "train": TRAINED,
     "dev": (),
     "test": ("dev", "test"),
 }

@@ -4,7 +4,6 @@ hand.
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from amazon_electra.model.finetuning.files import parse_json_text
 from amazon_electra.model.finetuning.tasks import conll, find_task, glue, swag
 
 EVERYTHING = Sampling()
-PUBLISHED = Path(__file__).parents[5] / "shared/data"
 
 
 def splits(name, data):
@@ -134,23 +132,3 @@ def test_endings_of_swag_follow_the_second_sentence(tmp_path):
     [example] = swag.read_swag_questions(tmp_path / "val.csv")
     assert example.choices == ("He runs", "He sits", "He eats", "He sleeps")
     assert (example.text, example.label) == ("It begins.", 2)
-
-
-@pytest.mark.parametrize(
-    ("name", "folder"),
-    [
-        ("mrpc", "tasks/glue/MRPC"),
-        ("squad2", "tasks/squad/dev-v2.0-custom.json"),
-        ("subjqa", "tasks/subjqa"),
-    ],
-)
-def test_published_files(name, folder):
-    data = PUBLISHED / folder
-    if not data.exists():
-        pytest.skip("shared/data is not there: published files cannot be read")
-    examples = load_examples(find_task(name, data), data, "train", Sampling(30))  # reads all splits
-    assert len([e for e in examples if not e.is_swapped]) == 30
-    assert all(e.text.strip() for e in examples)
-    for example in examples:
-        for answer, start in example.answers:
-            assert example.pair[start : start + len(answer)] == answer

@@ -9,7 +9,6 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning.examples import Sampling, load_examples
-from amazon_electra.model.finetuning.files import read_table_rows
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_formats import splits
 from tests.refusals import names
@@ -73,28 +72,3 @@ def test_short_lines_are_left_out_and_counted(tmp_path):
     read = find_task("qqp").read(tmp_path, "test", Sampling(), left_out)
     assert left_out == {"line too short": 1}
     assert len(read) == 60
-
-
-def test_a_packed_bomb_is_refused(tmp_path):
-    path = tmp_path / "train.csv.gz"
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        file.write(b"text,label\n")
-        for _ in range(70):
-            file.write(b"x" * (1 << 20) + b"\n")
-    with pytest.raises(UserError, check=names("train.csv.gz")):
-        list(read_table_rows(path))
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "named"),
-    [
-        ("a.csv", "text,label\n" + "x" * 16_000_000, "line 2"),
-        ("a.csv", 'text\n"' + ("x" * 999_999 + "\n") * 17, "field limit"),
-    ],
-    ids=["wide", "quoted"],
-)
-def test_a_record_that_no_review_has_is_refused(tmp_path, name, text, named):
-    path = tmp_path / name
-    path.write_text(text)
-    with pytest.raises(UserError, check=names(name, named)):
-        list(read_table_rows(path))

@@ -1,67 +1,12 @@
-"""SubjQA and AmazonQA: where the answers are in their passages."""
+"""AmazonQA: where the answers are in their passages."""
 
 import json
-from collections import Counter
 from math import exp
 
 import pytest
 
-from amazon_electra.model.finetuning.examples import Sampling, load_examples
-from amazon_electra.model.finetuning.tasks import amazonqa, find_task, subjqa
+from amazon_electra.model.finetuning.tasks import amazonqa
 from tests.model.finetuning.tasks.test_formats import splits
-
-SUBJQA = "question,review,q_review_id,human_ans_spans,human_ans_indices"
-
-
-@pytest.mark.parametrize(
-    ("review", "answer", "start", "found"),
-    [
-        ("Good bedding.  And cheap.", "bedding .", 5, ("bedding.", 5)),
-        ("The pre-popped kernels are large.", "pre - popped kernels", 0, ("pre-popped kernels", 4)),
-        ("So good. Really so  good!", "so good !", 9, ("so  good!", 16)),
-        ("good, good, good", "go od", 7, ("good", 6)),
-        ("Good bedding.", "awful", 0, None),
-        ("Good bedding.", " ", 4, None),
-    ],
-)
-def test_an_answer_is_found_ignoring_white_space(review, answer, start, found):
-    assert subjqa.align_answer(review, answer, start) == found
-
-
-def test_a_question_without_found_answers_is_left_out(tmp_path):
-    rows = [
-        'How?,"Good bedding. ANSWERNOTFOUND",a,bedding .,"(5, 14)"',
-        'How?,"Good bedding. ANSWERNOTFOUND",a,nothing like it,"(5, 14)"',
-        'Why?,"Good bedding. ANSWERNOTFOUND",b,nothing like it,"(5, 14)"',
-        'Why?,"Good bedding. ANSWERNOTFOUND",b,ANSWERNOTFOUND,"(14, 28)"',
-        'Who?,"Good bedding. ANSWERNOTFOUND",c,ANSWERNOTFOUND,"(14, 28)"',
-    ]
-    (tmp_path / "test.csv").write_text("\n".join([SUBJQA, *rows]))
-    (tmp_path / "train.csv").write_text("\n".join([SUBJQA, rows[4].replace("bedding", "kettle")]))
-    left_out = Counter()
-    examples = {
-        e.id: e.answers
-        for e in load_examples(find_task("subjqa"), tmp_path, "test", Sampling(), left_out)
-    }
-    assert examples == {"a": (("bedding.", 5),), "c": ()}
-    assert left_out == {"no marked answer found in its passage": 1}
-
-
-def test_subjqa_joins_the_answers_of_several_annotators(tmp_path):
-    (tmp_path / "grocery").mkdir()
-    review = "Good coffee and cheap. ANSWERNOTFOUND"
-    header = "domain,question,review,q_review_id,human_ans_spans,human_ans_indices"
-    rows = [
-        f'grocery,How is it?,"{review}",a,Good coffee,"(0, 11)"',
-        f'grocery,How is it?,"{review}",a,cheap,"(16, 21)"',
-        f'grocery,How is it?,"{review}",a,ANSWERNOTFOUND,"(23, 37)"',
-        f'grocery,Is it hot?,"{review}",b,ANSWERNOTFOUND,"(23, 37)"',
-    ]
-    (tmp_path / "grocery" / "test.csv").write_text("\n".join([header, *rows]))
-    examples = {e.id: e for e in subjqa.read_subjqa_questions(tmp_path / "grocery" / "test.csv")}
-    assert examples["a"].answers == (("Good coffee", 0), ("cheap", 16))
-    assert examples["b"].answers == ()
-    assert "ANSWERNOTFOUND" not in examples["a"].pair
 
 
 def write_amazonqa(path, n=40):

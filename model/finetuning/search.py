@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,9 +46,9 @@ def search(
     cache: str | Path | None = None,
     device: str = "auto",
 ) -> SearchResult:
-    """Try settings of a fine-tuning and return the best on dev; `output` gets trials.json,
-    best.json and Optuna's database. `space` maps a setting to choices, or to {"low", "high",
-    "log"}.
+    """Try settings of a fine-tuning and return the best on dev; `output` gets best.json and
+    optuna.db, Optuna's database of all trials. `space` maps a setting to choices, or to {"low",
+    "high", "log"}.
     """
     for mistake in validate_space(space, distils=teacher is not None):
         raise UserError(f"space: {mistake}")
@@ -74,46 +74,36 @@ def search(
         load_if_exists=True,
         pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS),
     )
-    objective = TrialTraining(tuning, device, space)
+    # one that was killed is drawn anew, from the same numbers
     for number in range(len(list_finished_trials(study)), trials):
         study.sampler = optuna.samplers.TPESampler(seed=(config.seed + number) % 2**32)
-        study.optimize(objective, n_trials=1)
+        study.optimize(lambda trial: run_trial(trial, tuning, device, space), n_trials=1)
     return write_results(study, request.task.metrics[0], output)
 
 
 def list_finished_trials(study: Any) -> list[Any]:
-    """Return the trials that ended; one that was killed is drawn anew, from the same numbers."""
     return [trial for trial in study.trials if trial.state.is_finished()]
 
 
-@dataclass(frozen=True)
-class TrialTraining:
-    """One training with the settings drawn, which reports its dev metric after every part."""
+def run_trial(trial: Any, tuning: "FineTuning", device: str, space: Space) -> float:
+    import optuna
 
-    tuning: "FineTuning"
-    device: str
-    """Opened by each trial, whose precision may be its own."""
-    space: Space
+    from amazon_electra.model.device import open_device
 
-    def __call__(self, trial: Any) -> float:
-        import optuna
-
-        from amazon_electra.model.device import open_device
-
-        request = self.tuning.request
-        drawn = make_settings(draw_settings(trial, self.space))
-        request = replace(request, settings=request.settings.replace(**drawn))
-        check_request(request)
-        device = open_device(self.device, request.settings.precision)
-        own = replace(self.tuning, request=request, device=device)
-        compare, steps = make_reporter(trial, request.task.metrics[0]), own.plan_training().steps
-        _, attempt = own.train(
-            request.settings.learning_rates[0],
-            report=lambda step, numbers: compare(step / steps, numbers),
-        )
-        if attempt.diverged:
-            raise optuna.TrialPruned
-        return attempt.rank_key()[0]
+    request = tuning.request
+    drawn = make_settings(draw_settings(trial, space))
+    request = replace(request, settings=request.settings.replace(**drawn))
+    check_request(request)
+    opened = open_device(device, request.settings.precision)
+    own = replace(tuning, request=request, device=opened)
+    compare, steps = make_reporter(trial, request.task.metrics[0]), own.plan_training().steps
+    _, attempt = own.train(
+        request.settings.learning_rates[0],
+        report=lambda step, numbers: compare(step / steps, numbers),
+    )
+    if attempt.diverged:
+        raise optuna.TrialPruned
+    return attempt.rank_key()[0]
 
 
 def make_reporter(trial: Any, metric: str) -> Callable[[float, dict[str, Any]], None]:
@@ -135,25 +125,14 @@ def make_reporter(trial: Any, metric: str) -> Callable[[float, dict[str, Any]], 
 
 
 def write_results(study: Any, metric: str, output: Path) -> SearchResult:
-    """Write trials.json and best.json; return the best."""
-    trials = [
-        {
-            "number": number,
-            "state": trial.state.name.lower(),
-            "settings": make_settings(trial.params),
-            f"dev_{metric}": trial.value,
-        }
-        for number, trial in enumerate(list_finished_trials(study))
-    ]
-    write_json(output / "trials.json", trials)
-    states = [trial["state"] for trial in trials]
-    require("complete" in states, "no trial came to an end: lower the rates", "space")
+    states = [trial.state.name for trial in list_finished_trials(study)]
+    require("COMPLETE" in states, "no trial came to an end: lower the rates", "space")
     best = {
         "settings": make_settings(study.best_params),
         f"dev_{metric}": study.best_value,
-        "trials": len(trials),
-        "pruned": states.count("pruned"),
-        "complete": states.count("complete"),
+        "trials": len(states),
+        "pruned": states.count("PRUNED"),
+        "complete": states.count("COMPLETE"),
     }
     write_json(output / "best.json", best)
     return SearchResult.of(best)
@@ -190,7 +169,6 @@ def _check_choices(name: str, choices: Any, distils: bool) -> None:
 
 
 def drop_teacher_settings(space: Space) -> dict[str, Any]:
-    """Return the space without the settings that only a teacher gives an effect."""
     return {name: choices for name, choices in space.items() if name not in DISTILLATION_FIELDS}
 
 

@@ -37,32 +37,36 @@ def look(made, name, trials, *, space=None, teacher=None, **settings):
 
 
 def tried(made, name):
-    return [trial["settings"] for trial in json.loads((made / name / "trials.json").read_text())]
+    study = optuna.load_study(study_name="search", storage=f"sqlite:///{made / name}/optuna.db")
+    ended = [trial for trial in study.trials if trial.state.is_finished()]
+    return [(search.make_settings(trial.params), trial.value, trial.state.name) for trial in ended]
 
 
 def test_a_killed_search_tries_the_same(made, monkeypatch):
     look(made, "whole", 5)
-    train_once, started = search.TrialTraining.__call__, []
+    run_once, started = search.run_trial, []
 
-    def die_in_the_fourth(objective, trial):
+    def die_in_the_fourth(trial, *given):
         started.append(trial)
         if len(started) == 4:
-            search.draw_settings(trial, objective.space)
+            search.draw_settings(trial, given[-1])
             raise KeyboardInterrupt
-        return train_once(objective, trial)
+        return run_once(trial, *given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(search.TrialTraining, "__call__", die_in_the_fourth)
+        patched.setattr(search, "run_trial", die_in_the_fourth)
         with pytest.raises(KeyboardInterrupt):
             look(made, "killed", 5)
     best = look(made, "killed", 5)
+    trials = tried(made, "killed")
     assert best.trials == 5
-    trials = json.loads((made / "killed" / "trials.json").read_text())
-    complete = [trial for trial in trials if trial["state"] == "complete"]
-    assert best.content["dev_accuracy"] == max(trial["dev_accuracy"] for trial in complete)
-    assert best.settings in [trial["settings"] for trial in complete]
-    assert tried(made, "killed") == tried(made, "whole")
-    assert len({json.dumps(settings) for settings in tried(made, "killed")}) == 5
+    complete = {value: settings for settings, value, state in trials if state == "COMPLETE"}
+    assert best.content["dev_accuracy"] == max(complete)
+    assert best.settings in complete.values()
+    assert [settings for settings, *_ in trials] == [
+        settings for settings, *_ in tried(made, "whole")
+    ]
+    assert len({json.dumps(settings) for settings, *_ in trials}) == 5
 
 
 class Trial:
@@ -87,24 +91,16 @@ class Trial:
     ],
 )
 def test_a_score_is_compared_after_each_fifth(steps, told):
-    trial = Trial()
-    report = search.make_reporter(trial, "accuracy")
+    """A trial that is behind ends there; what has come to its end has a score all the same."""
+    trial, behind = Trial(), Trial(is_behind=True)
+    report, report_behind = (search.make_reporter(one, "accuracy") for one in (trial, behind))
     for step in range(1, steps + 1):
         report(step / steps, {"dev_accuracy": step})
     assert trial.told == told
-
-
-def test_a_trial_that_is_behind_ends():
-    """What has come to its end has a score, whatever the others had."""
-    trial = Trial(is_behind=True)
-    report = search.make_reporter(trial, "accuracy")
-    report(0.1, {"dev_accuracy": 0.5})
+    report_behind(0.1, {"dev_accuracy": 0.5})
     with pytest.raises(optuna.TrialPruned):
-        report(0.2, {"dev_accuracy": 0.5})
-    with pytest.raises(optuna.TrialPruned):
-        report(0.8, {"dev_accuracy": 0.5})
-    report(1.0, {"dev_accuracy": 0.5})
-    assert [part for part, _ in trial.told] == [1, 4, 5]
+        report_behind(0.2, {"dev_accuracy": 0.5})
+    report_behind(1.0, {"dev_accuracy": 0.5})
 
 
 def test_a_trial_is_the_first_rate_alone(made, monkeypatch):
@@ -130,8 +126,6 @@ def test_a_trial_is_the_first_rate_alone(made, monkeypatch):
     counts = {"trials": 1, "pruned": 0, "complete": 1}
     assert best == {"settings": {"batch": 16}, "dev_accuracy": 0.75, **counts}
     assert json.loads((made / "first-rate" / "best.json").read_text()) == best
-    [trial] = json.loads((made / "first-rate" / "trials.json").read_text())
-    assert (trial["state"], trial["dev_accuracy"]) == ("complete", 0.75)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@ amazon_electra.model.device cuda` checks one. Of several processes each holds a 
 model; gradients are summed, since losses are divided by the totals of the whole batch.
 """
 
-import math
 import os
 import resource
 import sys
-import time
 from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -21,17 +19,6 @@ from torch import Tensor
 from amazon_electra.beam_jobs.core.command import keep_freed_memory, main
 from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.model.processes import Rank
-
-CUDA_PEAK_FLOPS = {  # dense bf16 and fp32, NVIDIA's data sheets; the first name that fits counts
-    "B200": (2.25e15, 75e12),
-    "H200": (989e12, 67e12),
-    "H100 PCIe": (756e12, 51e12),
-    "H100 NVL": (835e12, 60e12),
-    "H100": (989e12, 67e12),  # SXM
-    "A100": (312e12, 19.5e12),
-    "L40S": (362e12, 91.6e12),
-    "A10": (125e12, 31.2e12),
-}
 
 MAX_FP32_ERROR = 1e-5
 """Error of a product of 256 × 256 matrices: fp32 has 3e-7, bf16 3e-3."""
@@ -48,7 +35,6 @@ class Device(Rank):
 
     def __init__(self, precision: str) -> None:
         self.torch = torch.device("cpu")
-        self._peak = 0.0
         # "medium" takes fp32 products to oneDNN, on AMD's CPUs twice as fast as MKL.
         torch.set_float32_matmul_precision("medium")
         self.bf16 = precision == "bf16" or (precision == "auto" and self._has_bf16())
@@ -76,31 +62,15 @@ class Device(Rank):
         return {name: torch.as_tensor(array, device=self.torch) for name, array in arrays.items()}
 
     def put_whole(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:
-        """Return arrays that are no process's share alone as tensors on the device."""
         return self.put(arrays)
 
     def seed_generators(self, number: int) -> None:
         """Seed the device's random numbers (dropout), differently in each process."""
         torch.manual_seed(number * self.world_size + self.rank)
 
-    def end_step(self) -> None:
-        """Finish an optimizer step; the loop calls this once after each."""
+    def end_step(self) -> None: ...
 
-    def wait(self) -> None:
-        """Block until the device has done everything it was given."""
-
-    def measure_peak_flops(self) -> float:
-        """Return the most operations per second; of a CPU the best of four matrix products."""
-        if self._peak:
-            return self._peak
-        left, right = (torch.ones(1024, 1024, dtype=self.dtype) for _ in range(2))
-        best = math.inf
-        for _ in range(4):
-            started = time.process_time()
-            left @ right
-            best = min(best, time.process_time() - started)
-        self._peak = 2 * 1024**3 / best * torch.get_num_threads()
-        return self._peak
+    def wait(self) -> None: ...
 
     def measure_memory_mb(self) -> float:
         """Return the peak memory of this process in MiB; on a GPU that of the GPU."""
@@ -138,11 +108,6 @@ class Cuda(Device):
 
     def measure_memory_mb(self) -> float:
         return torch.cuda.max_memory_allocated(self.torch) / 2**20
-
-    def measure_peak_flops(self) -> float:
-        name, unknown = torch.cuda.get_device_name(self.torch), (math.nan, math.nan)
-        peaks = next((peaks for part, peaks in CUDA_PEAK_FLOPS.items() if part in name), unknown)
-        return peaks[0 if self.bf16 else 1]
 
 
 @cache
@@ -205,9 +170,6 @@ class Xla(Device):
 
     def wait(self) -> None:
         self._xla.sync(wait=True)
-
-    def measure_peak_flops(self) -> float:
-        return math.nan
 
 
 class XlaSpmd(Xla):
@@ -276,7 +238,6 @@ def expect_document_attention(kind: str, precision: str) -> bool:
 
 
 def check_device(kind: str) -> None:
-    """Raise UserError if there is no such device; the device itself stays untouched."""
     is_there = kind != "cuda" or torch.cuda.is_available()
     require(is_there, "torch sees no CUDA device here; use `device cpu`", "device", "cuda")
     is_there = not kind.startswith("xla") or find_spec("torch_xla") is not None

@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,7 +30,7 @@ SETTLE_SECONDS = 2.0
 TERMINATED = (143, -15)
 """Exit codes after a SIGTERM."""
 
-Run = Callable[[Any], dict[str, Any]]
+RESULT = "result.json"
 T = TypeVar("T")
 
 
@@ -58,7 +59,6 @@ class Rank:
                 )
 
     def find_rank(self) -> tuple[int, int]:
-        """Return this process's number and how many there are."""
         return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
     @property
@@ -66,7 +66,6 @@ class Rank:
         return self.rank == 0
 
     def all_reduce_sum(self, tensors: Iterable[Tensor]) -> None:
-        """Replace each tensor by its sum over all processes, in one message."""
         if self.world_size == 1 or self.moves_together:
             return
         tensors = list(tensors)
@@ -83,7 +82,6 @@ class Rank:
         return tuple(self._reduce_numbers(numbers, distributed.ReduceOp.MAX))
 
     def add_numbers(self, *numbers: float) -> tuple[float, ...]:
-        """Return the sum of each number over all processes."""
         return tuple(self._reduce_numbers(numbers, distributed.ReduceOp.SUM))
 
     def _reduce_numbers(self, numbers: tuple[float, ...], operation: Any) -> Iterable[float]:
@@ -95,7 +93,6 @@ class Rank:
         return [float(number) for number in shared.tolist()]
 
     def gather_parts(self, part: T) -> list[T]:
-        """Return the parts of all processes by rank, the same list in each."""
         if self.world_size == 1:
             return [part]
         parts: list[Any] = [None] * self.world_size
@@ -126,7 +123,6 @@ def name_losses() -> Iterator[None]:
 
 
 def check_processes(device: str, processes: int) -> None:
-    """Raise UserError where this machine cannot have so many processes, before any is started."""
     is_one = not device.startswith("xla")
     require(is_one, "one process drives all cores of a TPU host", "processes", processes)
     gpus = torch.cuda.device_count() if device != "cpu" else 0
@@ -134,13 +130,14 @@ def check_processes(device: str, processes: int) -> None:
     require(fit, f"{gpus} GPUs here, and each takes one process", "processes", processes)
 
 
-def run_processes(run: Run, arguments: Any, processes: int) -> dict[str, Any]:
-    """Call a function in several processes; return the result of rank 0, which reports as a single
-    process does. Where one fails, or a SIGTERM comes, all get a SIGTERM and time for a checkpoint.
+def run_processes(run: Callable[[], Any], processes: int) -> dict[str, Any]:
+    """Call a function in several processes; return the fields of the data class that rank 0
+    returns, which reports as a single process does. Where one fails, or a SIGTERM comes, all get a
+    SIGTERM and time for a checkpoint.
     """
     with tempfile.TemporaryDirectory(prefix="processes-") as name:
         folder = Path(name)
-        given = (run, arguments, processes, folder)
+        given = (run, processes, folder)
         started = multiprocessing.spawn(_run_rank, given, nprocs=processes, join=False)
         try:
             while not started.join(grace_period=GRACE_SECONDS):
@@ -154,31 +151,32 @@ def run_processes(run: Run, arguments: Any, processes: int) -> dict[str, Any]:
             for process in started.processes:
                 process.join(GRACE_SECONDS)
                 process.kill()
-        result: dict[str, Any] = read_json(folder / "0.out")
+        result: dict[str, Any] = read_json(folder / RESULT)
         return result
 
 
-def _run_rank(rank: int, run: Run, arguments: Any, processes: int, folder: Path) -> None:
+def _run_rank(rank: int, run: Callable[[], Any], processes: int, folder: Path) -> None:
     """Run the job as one of several processes, its result in a file, and end with its exit code."""
     places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": processes}
     os.environ |= {name: str(number) for name, number in places.items()}
     os.environ[RENDEZVOUS] = f"file://{folder / 'rendezvous'}"
     if sys.platform == "linux":
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-    files = {1: "out"}
     if rank:
         os.environ["AMAZON_ELECTRA_PROGRESS"] = "none"
-        files[2] = "err"
-    for descriptor, kind in files.items():
-        os.dup2(os.open(folder / f"{rank}.{kind}", os.O_WRONLY | os.O_CREAT), descriptor)
+    for descriptor in (1, 2) if rank else (1,):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
     def run_and_report() -> dict[str, Any]:
         try:
-            return run(arguments)
+            result = run()
         except (UserError, JobFailed) as error:
             about = error.describe() if isinstance(error, UserError) else {"message": str(error)}
             (folder / f"{rank}.json").write_text(json.dumps(about), encoding="utf-8")
             raise
+        if rank == 0:
+            (folder / RESULT).write_text(json.dumps(asdict(result)), encoding="utf-8")
+        return {}
 
     main(run_and_report)
 

@@ -145,7 +145,7 @@ def measure_pretraining(name: str) -> Numbers:
             "seconds_to_begin": begun,
             "tokens_per_second": statistics.mean(tokens) / seconds,
             "positions_per_second": positions / seconds,
-            "flops_utilization": statistics.mean(products) / seconds / device.measure_peak_flops(),
+            "matrix_flops_per_second": statistics.mean(products) / seconds,
             "step_seconds": seconds,
             "peak_memory_mb": device.measure_memory_mb(),
         }
@@ -189,10 +189,10 @@ def compare_losses() -> Numbers:
             losses[compiles] = take_steps(training, 8)
     with open_training(size, dropout="0.1") as whole:
         take_steps(whole, 4)
-        state = loop.copy_state(whole)
-        expected = take_steps(whole, 4), loop.copy_state(whole).tensors
-        loop.restore_state(whole, state)
-        again = take_steps(whole, 4), loop.copy_state(whole).tensors
+        state = whole.copy_state()
+        expected = take_steps(whole, 4), whole.copy_state().tensors
+        whole.restore_state(state)
+        again = take_steps(whole, 4), whole.copy_state().tensors
     pairs = zip(losses["off"], losses["auto"], strict=True)
     differing = [n for n, t in expected[1].items() if not torch.equal(t, again[1][n])]
     return {

@@ -1,6 +1,4 @@
-"""A CPU's products in fp32 are fp32, and memory that a step frees is there for the next one."""
-
-import resource
+"""A CPU's products in fp32 are fp32, and bf16 is chosen where it is fast."""
 
 import pytest
 import torch
@@ -28,17 +26,6 @@ def test_fp32_takes_the_library_that_does_not_round(monkeypatch):
     assert torch.get_float32_matmul_precision() == "highest"
     device.open_device("cpu", "auto")
     assert torch.get_float32_matmul_precision() == "medium"
-
-
-def test_a_large_block_is_kept():
-    device.open_device("cpu", "fp32")
-
-    def count_new_pages() -> int:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        torch.empty(16_000_000).fill_(1.0)
-        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-    assert [count_new_pages() for _ in range(6)][-1] < 2000  # of 15,625
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
-from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model import runtime
 from amazon_electra.model.processes import LOST, _build_error
 from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.adaptation.published import train, write_all
@@ -50,7 +50,7 @@ def alone(made, tmp_path_factory):
 
 
 def read_weights(output, step):
-    tensors = load_file(checkpoint.build_path(output / "checkpoints", step) / checkpoint.TENSORS)
+    tensors = load_file(runtime.build_path(output / "checkpoints", step) / runtime.TENSORS)
     return {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
 
 
@@ -69,9 +69,9 @@ def test_two_processes_train_as_one_does(made, alone, tmp_path):
     for ours, theirs in zip(*logs, strict=True):
         names = [name for name in theirs if "loss" in name or name.endswith("accuracy")]
         assert {n: ours[n] for n in names} == pytest.approx({n: theirs[n] for n in names}, rel=1e-3)
-    for path in checkpoint.build_path(tmp_path / "checkpoints", 12).iterdir():
+    for path in runtime.build_path(tmp_path / "checkpoints", 12).iterdir():
         path.unlink()
-    checkpoint.build_path(tmp_path / "checkpoints", 12).rmdir()
+    runtime.build_path(tmp_path / "checkpoints", 12).rmdir()
     start(made, tmp_path)
     assert_same_weights(tmp_path, alone, 12)
 
@@ -95,7 +95,7 @@ def endless(made, tmp_path):
     command = [sys.executable, "-m", "amazon_electra.model.pretrain", *words]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen([*command, "--processes", "2"], env=ENVIRONMENT, cwd=ROOT, **pipes)
-    while not checkpoint.list_checkpoints(tmp_path / "checkpoints"):
+    while not runtime.list_checkpoints(tmp_path / "checkpoints"):
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
     children = psutil.Process(process.pid).children(recursive=True)
@@ -132,9 +132,9 @@ def test_told_to_end_they_write_a_checkpoint(endless):
     process.communicate(timeout=60)
     assert process.returncode == 143
     assert not any(p.is_running() for p in ranks)
-    newest = checkpoint.list_checkpoints(output / "checkpoints")[-1]
+    newest = runtime.list_checkpoints(output / "checkpoints")[-1]
     last = [line["step"] for line in read_metrics(output) if "loss" in line][-1]
-    assert checkpoint.load_state(newest).step == last
+    assert runtime.load_state(newest).step == last
 
 
 @pytest.mark.slow

@@ -56,10 +56,9 @@ class Finetuned(Arm):
         """Return the logits of each example, or window, in the shape of the task, and features."""
         from amazon_electra.model.device import open_device
         from amazon_electra.model.finetuning import network
-        from amazon_electra.model.finetuning.features import load_features
 
         featurizer = self.head.make_featurizer(network.load_tokenizer(self.tokenizer))
-        features = load_features(featurizer, examples, self.resources.cache)
+        features = featurizer(examples)
         device = open_device(self.resources.device, self.resources.precision)
         network.prepare_network(self.model, self.head, device)
         return network.predict_logits(self.model, features, self.head.shape, device), features

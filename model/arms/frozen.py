@@ -90,10 +90,9 @@ class Frozen(Arm):
         from amazon_electra.model.arms import states
         from amazon_electra.model.device import open_device
         from amazon_electra.model.finetuning import network
-        from amazon_electra.model.finetuning.features import load_features
 
         featurizer = self.head.make_featurizer(network.load_tokenizer(self.source))
-        features = load_features(featurizer, examples, self.resources.cache)
+        features = featurizer(examples)
         device = open_device(self.resources.device, self.resources.precision)
         self.encoder.to(device.torch)
         return states.compute_states(

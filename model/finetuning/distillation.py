@@ -18,7 +18,6 @@ from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device
 from amazon_electra.model.finetuning import network
 from amazon_electra.model.finetuning.examples import Example, Task
-from amazon_electra.model.finetuning.features import PackedFeatures
 from amazon_electra.model.finetuning.network import predict_logits, select_inputs
 from amazon_electra.model.finetuning.request import choose_layers
 from amazon_electra.model.finetuning.training import TrainingSetup, compute_supervised_loss
@@ -38,12 +37,11 @@ class Teacher:
 
 
 def load_teacher(folder: Path, task: Task, examples: Sequence[Example], device: Device) -> Teacher:
-    """Load the teacher and compute its logits of the examples."""
     require(task.shape in SHAPES, f"is not for {task.shape}", "teacher", folder)
     model, head, tokenizer = network.load_finetuned(folder)
     require(head.labels == task.labels, f"its labels are {head.labels}", "teacher", folder)
     model = model.to(device.torch).eval().requires_grad_(False)
-    features = PackedFeatures.pack(head.make_featurizer(tokenizer).stream_features(examples))
+    features = head.make_featurizer(tokenizer)(examples)
     logits = torch.from_numpy(np.stack(predict_logits(model, features, head.shape, device)))
     return Teacher(folder, model, tokenizer, logits.to(device.torch))
 

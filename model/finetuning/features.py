@@ -1,23 +1,16 @@
-"""Turn examples into a network's input: token ids packed into a few arrays, and cut into batches of
-like length that are padded to their longest.
+"""Turn examples into a network's input: token ids, in batches of like length that are padded to
+their longest.
 """
 
-import hashlib
-import json
-import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 from tokenizers import Encoding, Tokenizer
 
 from amazon_electra.beam_jobs.core.errors import require
-from amazon_electra.beam_jobs.core.files import atomic_path
 from amazon_electra.model.finetuning.examples import Example, Shape
 
 if TYPE_CHECKING:
@@ -35,8 +28,6 @@ POOL_BATCHES = 32
 """Batches whose texts are sorted by length together."""
 NO_WORDS = np.empty(0, dtype=np.int32)
 NO_OFFSETS = np.empty((0, 2), dtype=np.int32)
-ROWS = ("ids", "types", "targets", "offsets", "words")
-"""Fields of features that are packed as rows."""
 Ids = Sequence[int] | np.ndarray
 
 
@@ -81,10 +72,8 @@ class Featurizer:
         require(is_short, f"must be below max_length={self.max_length}", "stride", self.stride)
 
     def __call__(self, examples: Sequence[Example]) -> list[Feature]:
-        return list(self.stream_features(examples))
-
-    def stream_features(self, examples: Sequence[Example]) -> Iterator[Feature]:
-        """Yield the features in the order of the examples, tokenizing a thousand at a time."""
+        """Return the features in the order of the examples."""
+        features: list[Feature] = []
         encode = {
             "tokens": self._encode_words,
             "span": self._encode_passages,
@@ -92,7 +81,8 @@ class Featurizer:
         }.get(self.shape, self._encode_texts)
         for start in range(0, len(examples), EXAMPLES_AT_ONCE):
             part = examples[start : start + EXAMPLES_AT_ONCE]
-            yield from encode(range(start, start + len(part)), part)
+            features += encode(range(start, start + len(part)), part)
+        return features
 
     def _encode_texts(
         self, places: Sequence[int], examples: Sequence[Example]
@@ -191,94 +181,18 @@ def _locate_answer(offsets: np.ndarray, example: Example) -> list[int]:
     return [int(covering[0]), int(covering[-1])]
 
 
-@dataclass(frozen=True)
-class PackedRows:
-    """Rows of numbers, one behind the other."""
-
-    numbers: np.ndarray
-    ends: np.ndarray
-    """int64 [rows + 1]: where each row begins, and where the last one ends."""
-
-    def __getitem__(self, i: int) -> np.ndarray:
-        return self.numbers[self.ends[i] : self.ends[i + 1]]
-
-
-class PackedFeatures(Sequence[Feature]):
-    """Features in a few arrays: a window of 128 tokens takes 0.4 KB here, 2 KB on its own."""
-
-    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Take what `arrays` of other features holds."""
-        self.arrays = arrays
-        self.ids, self.types, self.targets, self._offsets, self._words = (
-            PackedRows(arrays[name], arrays[f"{name}_ends"]) for name in ROWS
-        )
-        self.first_rows = arrays["first_rows"]
-        """[features + 1]: the first row of each, and the end of the last."""
-        self.places = np.arange(len(arrays["examples"]), dtype=np.int32)
-        """Rows of the features that are used."""
-
-    @classmethod
-    def pack(cls, features: Iterable[Feature]) -> "PackedFeatures":
-        """Take the features one by one; those of one task are alike."""
-        rows: dict[str, list[np.ndarray]] = {name: [] for name in ROWS}
-        examples, counts, is_list = [], [0], False
-        for feature in features:
-            examples.append(feature.example)
-            counts.append(len(feature.ids))
-            rows["ids"] += map(np.asarray, feature.ids)
-            rows["types"] += (np.asarray(one, np.uint8) for one in feature.types)
-            is_list = isinstance(feature.target, list)
-            number_type = np.float64 if isinstance(feature.target, float) else np.int64
-            rows["targets"].append(np.array(feature.target, number_type, ndmin=1))
-            rows["offsets"] += [feature.offsets.ravel()] if len(feature.offsets) else []
-            rows["words"] += [feature.words] if len(feature.words) else []
-        arrays = {
-            "examples": np.array(examples, np.int32),
-            "first_rows": np.cumsum(counts, dtype=np.int32),
-            "is_list": np.array([is_list], np.int32),
-        }
-        for name, own in rows.items():
-            arrays[name] = np.concatenate(own) if own else np.empty(0, np.uint8)
-            arrays[f"{name}_ends"] = np.cumsum([0, *map(len, own)], dtype=np.int64)
-        return cls(arrays)
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each feature's longest row."""
-        if not len(self.places):
-            return np.empty(0, np.int32)
-        lengths = np.diff(self.ids.ends).astype(np.int32)
-        return np.maximum.reduceat(lengths, self.first_rows[:-1])[self.places]
-
-    def drop_empty_windows(self, share: float, generator: np.random.Generator) -> None:
-        """Keep at most `share` windows without an answer for each window with one, at random."""
-        is_empty = (self.targets.numbers.reshape(-1, 2) == 0).all(axis=1)
-        empty = np.flatnonzero(is_empty)
-        with_answer = len(is_empty) - len(empty)
-        most = round(share * with_answer)
-        if with_answer and most < len(empty):
-            drawn = generator.choice(empty, most, replace=False)
-            self.places = np.sort(np.concatenate([np.flatnonzero(~is_empty), drawn]))
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, i: Any) -> Any:
-        """Return the feature of one index."""
-        i = int(self.places[i])
-        rows = range(self.first_rows[i], self.first_rows[i + 1])
-        target = self.targets[i].tolist()
-        feature = Feature(
-            int(self.arrays["examples"][i]),
-            [self.ids[row] for row in rows],
-            [self.types[row] for row in rows],
-            target if self.arrays["is_list"][0] else target[0],
-        )
-        if len(self._offsets.numbers):
-            feature.offsets = self._offsets[i].reshape(-1, 2)
-        if len(self._words.numbers):
-            feature.words = self._words[i]
-        return feature
+def drop_empty_windows(
+    features: Sequence[Feature], share: float, generator: np.random.Generator
+) -> list[Feature]:
+    """Return the windows with an answer, and at most `share` for each without one, at random."""
+    is_empty = np.array([feature.target == [0, 0] for feature in features])
+    empty = np.flatnonzero(is_empty)
+    with_answer = len(features) - len(empty)
+    most = round(share * with_answer)
+    if not with_answer or most >= len(empty):
+        return list(features)
+    drawn = generator.choice(empty, most, replace=False)
+    return [features[i] for i in np.sort([*np.flatnonzero(~is_empty), *drawn])]
 
 
 def draw_training_batches(
@@ -296,8 +210,6 @@ def draw_training_batches(
 
 def list_lengths(features: Sequence[Feature]) -> np.ndarray:
     """Return the tokens of each feature's longest row."""
-    if isinstance(features, PackedFeatures):
-        return features.lengths
     return np.array([feature.length for feature in features], dtype=np.int32)
 
 
@@ -351,65 +263,3 @@ def collate_features(
         assert isinstance(feature.target, list)
         labels[i, : len(feature.target)] = torch.tensor(feature.target)
     return tensors, labels
-
-
-FORMAT = 3
-MAX_EXAMPLES = 200_000
-"""Examples whose features are kept, at most: 60 MB where texts have 100 tokens."""
-FOLDER_BYTES = 1 << 30
-"""Size of the folder, states included; the files that were unused for longest go first."""
-
-
-def load_features(
-    featurizer: Featurizer, examples: Sequence[Example], cache: Path | None
-) -> PackedFeatures:
-    """Return the features, from the folder `cache` or kept there, up to MAX_EXAMPLES."""
-    if cache is None or not 0 < len(examples) <= MAX_EXAMPLES:
-        return PackedFeatures.pack(featurizer.stream_features(examples))
-    file = cache / f"features-{_hash_sources(featurizer, examples)}.safetensors"
-    if kept := read_arrays(file):
-        return PackedFeatures(kept)
-    features = PackedFeatures.pack(featurizer.stream_features(examples))
-    keep_arrays(features.arrays, file)
-    return features
-
-
-def read_arrays(file: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of a file of the cache; none where it is not there, or damaged."""
-    try:
-        arrays = load_file(file)
-        os.utime(file)
-    except (OSError, SafetensorError):
-        return {}
-    return arrays
-
-
-def keep_arrays(arrays: Mapping[str, np.ndarray], file: Path) -> None:
-    """Write a file of the cache, in the place of what was unused for longest."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(file) as part:
-        save_file(dict(arrays), part)
-    _make_room(file.parent)
-
-
-def _make_room(cache: Path) -> None:
-    """Remove the files that were unused for longest while all are larger than FOLDER_BYTES."""
-    found = [(file.stat(), file) for file in cache.glob("*.safetensors")]
-    size = sum(state.st_size for state, _ in found)
-    for state, file in sorted(found, key=lambda one: one[0].st_mtime):
-        if size <= FOLDER_BYTES:
-            return
-        file.unlink(missing_ok=True)
-        size -= state.st_size
-
-
-def _hash_sources(featurizer: Featurizer, examples: Sequence[Example]) -> str:
-    """Return a hash of the tokenizer, the settings, and what features read of the examples."""
-    featurizer.tokenizer.no_truncation()  # which the last call has set, and the next one sets
-    settings = [featurizer.shape, featurizer.max_length, featurizer.stride]
-    digest = hashlib.blake2b(json.dumps([FORMAT, *settings]).encode(), digest_size=16)
-    digest.update(featurizer.tokenizer.to_str().encode())
-    for e in examples:
-        read = [e.text, e.pair, e.label, e.words, e.tags, e.choices, e.answers]
-        digest.update(json.dumps(read).encode())
-    return digest.hexdigest()

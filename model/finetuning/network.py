@@ -43,9 +43,7 @@ HEADS: Mapping[Shape, tuple[str, str | None]] = {
 }
 """End of the name of transformers' class, and its `problem_type`, of each shape of task."""
 DEFAULT_TOKENS = {"span": 384}
-"""Tokens of an input where none are set, else 128 (google; BERT's SQuAD: 384): at 128 tokens 76% of
-SubjQA's windows have no answer, at 384 43%.
-"""
+"""Tokens of an input where none are set, else 128 (google; BERT's SQuAD: 384)."""
 PREDICTION_BATCH = 64
 PREDICTION_TOKENS = {"cuda": 32_768}
 """Tokens that fill a device, by its kind: a batch has more texts there where they are short."""
@@ -85,7 +83,6 @@ def use_unfused_attention(model: nn.Module) -> None:
 
 
 def find_source_folder(encoder: str, architecture: str | None) -> str:
-    """Return the folder whose config.json and tokenizer are read."""
     if encoder != "random":
         is_there = not encoder.startswith(("/", ".")) or (Path(encoder) / "config.json").exists()
         require(is_there, "no config.json there", "encoder", encoder)
@@ -132,7 +129,6 @@ def load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
 
 
 def choose_auto_class(shape: Shape) -> Any:
-    """Return transformers' class of networks with the head for a shape of task."""
     import transformers
 
     return getattr(transformers, f"AutoModelFor{HEADS[shape][0]}")
@@ -255,7 +251,6 @@ def load_finetuned(folder: Path, dropout: float | None = None) -> tuple[nn.Modul
 
 
 def open_autocast(device: Device) -> torch.autocast:
-    """Return a context in which products are computed in the precision of the device."""
     return torch.autocast(device.torch.type, torch.bfloat16, enabled=device.bf16)
 
 

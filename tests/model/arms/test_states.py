@@ -1,5 +1,6 @@
 """States of a frozen encoder, which a cache keeps."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -85,3 +86,14 @@ def test_a_dead_state_has_no_weight():
 
     assert np.abs(layer.weights).max() < 10
     assert fitted.tried[0].accuracy < 0.95
+
+
+def test_the_files_unused_for_longest_go(tmp_path, monkeypatch):
+    arrays, files = {"a": np.zeros(1000, np.uint8)}, [tmp_path / f"{i}.safetensors" for i in (0, 1)]
+    for age, file in enumerate(files):
+        frozen.keep_arrays(arrays, file)
+        os.utime(file, (age, age))
+    assert frozen.read_arrays(files[0])["a"].tolist() == [0] * 1000  # is used again now
+    monkeypatch.setattr(frozen, "FOLDER_BYTES", 2.5 * files[0].stat().st_size)
+    frozen.keep_arrays(arrays, tmp_path / "new.safetensors")
+    assert {*tmp_path.iterdir()} == {files[0], tmp_path / "new.safetensors"}

@@ -232,8 +232,6 @@ class PretrainConfig(Settings, use_attribute_docstrings=True):
     """size of the model and length of its training"""
     steps: int | None = Field(default=None, ge=1)
     """optimizer steps, instead of the recipe's number"""
-    budget: str | None = None
-    """instead of `steps`: a time (30min), or operations in matrix products (1.5e15flops)"""
     settings: dict[str, str] = Field(default={})
     """what differs from the recipe: any field of `others`"""
     others: ClassVar = (PretrainingConfig, AdaptationConfig, Architecture)

@@ -10,11 +10,11 @@ import hashlib
 import json
 import math
 import os
-import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -45,13 +45,19 @@ from amazon_electra.model.finetuning.network import (
     open_autocast,
     pool_tokens,
 )
-from amazon_electra.model.pretraining import checkpoint
 from amazon_electra.model.pretraining.input.pairs import MIN_PAIRS, Pairs, read_pairs
-from amazon_electra.model.pretraining.loop import EXIT_TERMINATED, Meter
 from amazon_electra.model.pretraining.optimizer import compute_learning_rate
 from amazon_electra.model.pretraining.save import ORIGIN_FIELDS, render_front_matter
 from amazon_electra.model.processes import check_processes, run_processes
 from amazon_electra.model.report.document import render_template
+from amazon_electra.model.runtime import (
+    Checkpoints,
+    Meter,
+    Run,
+    State,
+    copy_tensors,
+    restore_tensors,
+)
 from amazon_electra.model.threads import Workers, share_cores
 from amazon_electra.model.tracking.metrics_log import MetricsLog
 
@@ -59,7 +65,6 @@ SEEN_PAIRS, MAX_EPOCHS = 10_000, 3
 """Where `epochs` is not set, passes until so many pairs were seen: 10,089 once gained 1.2 to 4.7
 points with 3,000 to 50 labels, 4,067 three times 0.6 after fine-tuning on 4,170.
 """
-CHECKPOINT_SECONDS = 60.0
 CPU_ROWS = 32
 """Texts of about one length that a CPU encodes at once: short ones are then padded little."""
 
@@ -158,10 +163,8 @@ def compute_loss(
     return (both[0] + both[1]) / 2, found
 
 
-class Contrast:
-    """The network, its texts and its optimizer; `take_step` moves it forward, and raises Stopped
-    where there is a signal in `stopping`; of several processes none stops within a step.
-    """
+class Contrast(Run):
+    """The network, its texts and its optimizer; of several processes none stops within a step."""
 
     def __init__(
         self,
@@ -170,11 +173,14 @@ class Contrast:
         texts: Texts,
         device: Device,
         steps: int,
+        batch: int,
         workers: Workers,
+        checkpoints: Checkpoints,
     ) -> None:
         self.config, self.texts, self.device, self.steps = config, texts, device, steps
-        self.workers = workers
-        self.totals, self.stopping = ContrastTotals(), list[int]()
+        self.batch, self.workers, self.checkpoints = batch, workers, checkpoints
+        self.totals = ContrastTotals()
+        self.window: list[tuple[Tensor, Tensor]] = []  # of the steps since the last line of the log
         self.network = network.to(device.torch).eval()  # no dropout
         self.network.set_attn_implementation("eager")  # fused ones are slower for such short texts
         words = self.network.get_input_embeddings().weight
@@ -193,7 +199,79 @@ class Contrast:
         )
         self.pad = self.network.config.pad_token_id or 0
 
-    def take_step(self, chosen: np.ndarray) -> tuple[Tensor, Tensor]:
+    def resume(self) -> None:
+        """Continue from the newest checkpoint, if any."""
+        if state := self.checkpoints.find(self.device):
+            restore_tensors(state.tensors, self.network, self.optimizer, self.device)
+            self.totals = ContrastTotals(**state.numbers["totals"])
+            self.window = [(torch.tensor(a), torch.tensor(b)) for a, b in state.numbers["window"]]
+
+    def train(self, output: Path) -> None:
+        """Take the steps that are left."""
+        totals, device = self.totals, self.device
+        logged = totals.step - len(self.window)
+        self.log = MetricsLog(output, after_step=logged or None) if device.is_rank0 else None
+        pairs = len(self.texts.titles)
+        self.batches = iterate_batches(pairs, self.batch, self.config.seed, totals.step)
+        self.meters = Meter(time.monotonic), Meter(time.process_time)
+        self.logged = totals.seconds, totals.tokens
+        title = "contrastive adaptation"
+        with Progress(self.steps, "steps", title, done=totals.step) as self.bar:
+            self.run()
+        [totals.cpu_seconds] = device.add_numbers(totals.cpu_seconds)
+
+    def is_over(self) -> bool:
+        return self.totals.step >= self.steps
+
+    def take_step(self) -> None:
+        with suppress(Stopped):
+            self.window.append(self._learn(next(self.batches)))
+
+    def review_step(self, keeps: bool, stopping: bool) -> None:
+        is_due = self.is_over() or self.totals.step % self.config.log_every == 0
+        if not (self.window and is_due):
+            return
+        self.device.wait()
+        self._measure()
+        totals, (began, tokens) = self.totals, self.logged
+        loss, accuracy = (float(torch.stack(one).mean()) for one in zip(*self.window, strict=True))
+        if not math.isfinite(loss):
+            raise UserError(
+                f"step {totals.step}: the loss is not a number any more; take a lower "
+                "learning_rate, in another `output`"
+            )
+        totals.loss, totals.accuracy = loss, accuracy
+        seconds = max(totals.seconds - began, 1e-9)
+        if self.log:
+            self.log.log(
+                totals.step,
+                contrastive_loss=loss,
+                contrastive_accuracy=accuracy,
+                pairs_per_second=len(self.window) * self.batch / seconds,
+                tokens_per_second=(totals.tokens - tokens) / seconds,
+            )
+        self.bar.update(totals.step, loss=round(loss, 3))
+        self.logged = totals.seconds, totals.tokens
+        self.window = []
+
+    def copy_state(self) -> State | None:
+        """Copy the state to the CPU, but that of the end, which goes into the encoder."""
+        if self.is_over():
+            return None
+        self._measure()
+        numbers = {
+            "totals": vars(self.totals).copy(),
+            "window": [[float(loss), float(accuracy)] for loss, accuracy in self.window],
+        }
+        return State(self.totals.step, copy_tensors(self.network, self.optimizer), numbers)
+
+    def _measure(self) -> None:
+        """Add what was used since the last call to the totals."""
+        seconds, cpu_seconds = (meter.take() for meter in self.meters)
+        self.totals.seconds += seconds
+        self.totals.cpu_seconds += cpu_seconds
+
+    def _learn(self, chosen: np.ndarray) -> tuple[Tensor, Tensor]:
         """Take one step on the pairs of a batch; return loss and accuracy, unread."""
         config, device, texts = self.config, self.device, self.texts
         progress = (self.totals.step + 1) / (self.steps + 1)
@@ -308,11 +386,12 @@ def adapt_contrastively(
     UserError where there are too few pairs, or the folder has no encoder that can be adapted. A
     SIGTERM ends it with a checkpoint and exit status 143.
     """
-    processes, asked = resources.processes or 1, (config, encoder, corpus, output, resources)
+    processes = resources.processes or 1
     # this process starts the others, and is none of them
     if processes > 1 and "RANK" not in os.environ:
         check_processes(resources.device, processes)
-        return ContrastiveResult(**run_processes(_adapt_as_rank, asked, processes))
+        run = partial(adapt_contrastively, config, encoder, corpus, output, resources)
+        return ContrastiveResult(**run_processes(run, processes))
     threads = resources.threads or max(1, (os.cpu_count() or 1) // processes)
     device = open_device(resources.device, config.precision)
     try:
@@ -322,10 +401,6 @@ def adapt_contrastively(
             )
     finally:
         device.close()
-
-
-def _adapt_as_rank(asked: tuple[Any, ...]) -> dict[str, Any]:
-    return asdict(adapt_contrastively(*asked))
 
 
 def _adapt(
@@ -352,7 +427,6 @@ def _adapt(
     epochs = config.epochs or min(MAX_EPOCHS, math.ceil(SEEN_PAIRS / len(pairs)))
     texts = Texts(pairs, tokenizer, config)
     steps = epochs * (len(pairs) // batch)
-    contrast = Contrast(config, network, texts, device, steps, workers)
     identity = {
         "contrastive": CONTRASTIVE_VERSION,
         **{n: v for n, v in config.model_dump().items() if n not in FREE_CONTRASTIVE_SETTINGS},
@@ -361,12 +435,13 @@ def _adapt(
         "pairs": texts.hash(),
     }
     make_writable_folder("output", output)
-    writer = checkpoint.CheckpointWriter(output / "checkpoints", config.keep_checkpoints)
-    window = resume(contrast, writer.folder, identity, output)
+    checkpoints = Checkpoints(output / "checkpoints", config.keep_checkpoints, identity)
+    contrast = Contrast(config, network, texts, device, steps, batch, workers, checkpoints)
+    contrast.resume()
     start = describe_start(encoder)
     if device.is_rank0:
         write_json(output / "config.json", {"contrastive": identity, "start": start})
-    train(contrast, writer, identity, batch, output, window)
+    contrast.train(output)
 
     totals, folder = contrast.totals, output / "encoder"
     result = ContrastiveResult(
@@ -420,103 +495,6 @@ def fit_lengths(config: ContrastiveConfig, network: Any) -> ContrastiveConfig:
     return config.replace(
         title_tokens=min(config.title_tokens, limit), body_tokens=min(config.body_tokens, limit)
     )
-
-
-Window = list[tuple[Tensor, Tensor]]
-"""Loss and accuracy of the steps since the last line of the log."""
-
-
-def resume(contrast: Contrast, folder: Path, identity: dict[str, Any], output: Path) -> Window:
-    """Continue from the newest checkpoint, if any."""
-    device = contrast.device
-    state = checkpoint.find_state(folder, device, identity, output)
-    if not state:
-        return []
-    checkpoint.restore_tensors(
-        state.tensors, contrast.network, contrast.optimizer, device.fused_optimizer
-    )
-    contrast.totals = ContrastTotals(**state.numbers["totals"])
-    return [(torch.tensor(a), torch.tensor(b)) for a, b in state.numbers["window"]]
-
-
-def train(
-    contrast: Contrast,
-    writer: checkpoint.CheckpointWriter,
-    identity: dict[str, Any],
-    batch: int,
-    output: Path,
-    window: Window,
-) -> None:
-    """Train to the last step, with a checkpoint each CHECKPOINT_SECONDS; a SIGTERM ends it with
-    one.
-    """
-    config, device, totals = contrast.config, contrast.device, contrast.totals
-    stopping = contrast.stopping
-    previous = signal.signal(signal.SIGTERM, lambda number, _: stopping.append(number))
-    logged = totals.step - len(window)
-    log = MetricsLog(output, after_step=logged or None) if device.is_rank0 else None
-    batches = iterate_batches(len(contrast.texts.titles), batch, config.seed, totals.step)
-    meters = [Meter(time.monotonic), Meter(time.process_time)]
-    began, tokens, due = totals.seconds, totals.tokens, time.monotonic() + CHECKPOINT_SECONDS
-
-    def measure() -> None:
-        """Add what was used since the last call to the totals."""
-        seconds, cpu = (meter.take() for meter in meters)
-        totals.seconds += seconds
-        totals.cpu_seconds += cpu
-
-    def log_window() -> None:
-        """Log the means of the window, and begin a new one."""
-        nonlocal began, tokens
-        device.wait()
-        measure()
-        loss, accuracy = (float(torch.stack(one).mean()) for one in zip(*window, strict=True))
-        if not math.isfinite(loss):
-            raise UserError(
-                f"step {totals.step}: the loss is not a number any more; take a lower "
-                "learning_rate, in another `output`"
-            )
-        totals.loss, totals.accuracy = loss, accuracy
-        seconds = max(totals.seconds - began, 1e-9)
-        if log:
-            log.log(
-                totals.step,
-                contrastive_loss=loss,
-                contrastive_accuracy=accuracy,
-                pairs_per_second=len(window) * batch / seconds,
-                tokens_per_second=(totals.tokens - tokens) / seconds,
-            )
-        bar.update(totals.step, loss=round(loss, 3))
-        began, tokens = totals.seconds, totals.tokens
-        window.clear()
-
-    def keep() -> None:
-        measure()
-        numbers = {
-            "totals": vars(totals).copy(),
-            "identity": identity,
-            "window": [[float(loss), float(accuracy)] for loss, accuracy in window],
-        }
-        tensors = checkpoint.copy_tensors(contrast.network, contrast.optimizer)
-        writer.write(checkpoint.State(totals.step, tensors, numbers), best_step=-1)
-
-    try:
-        with Progress(contrast.steps, "steps", "contrastive adaptation", done=totals.step) as bar:
-            while totals.step < contrast.steps:
-                ends = device.all_reduce_max(float(bool(stopping)))[0] > 0
-                if device.is_rank0 and (ends or time.monotonic() > due):
-                    keep()
-                    due = time.monotonic() + CHECKPOINT_SECONDS
-                if ends:
-                    raise SystemExit(EXIT_TERMINATED)
-                with suppress(Stopped):
-                    window.append(contrast.take_step(next(batches)))
-                    if totals.step % config.log_every == 0 or totals.step == contrast.steps:
-                        log_window()
-            [totals.cpu_seconds] = device.add_numbers(totals.cpu_seconds)
-    finally:
-        writer.wait()
-        signal.signal(signal.SIGTERM, previous)
 
 
 def write_encoder(network: Any, source: Path, folder: Path, card: str) -> None:

@@ -4,7 +4,6 @@ NAME --data DIR --output DIR`. `--arm` fits something else.
 Every learning rate is trained from the same start and the best on held-out examples is kept.
 """
 
-import json
 import shutil
 import time
 from collections.abc import Sequence
@@ -19,7 +18,6 @@ from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
-from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature
 from amazon_electra.model.arms import find_arm, list_ours
 from amazon_electra.model.arms.arm import WORK, Arm, Diverged, Resources
@@ -91,17 +89,15 @@ def finetune(
         parts=parts,
         cache=cache,
     )
-    result = None
     if evaluation:
         make_writable_folder("evaluation", evaluation)
-        if not (evaluation / "metrics.json").exists():
-            result = read_current_result(request, output)
-    result = result or fit_arm(request, output, device)
+    result = fit_arm(request, output, device)
     if evaluation:
         evaluated = evaluate_model(
             output, request.task, data, evaluation, device=device, cache=request.cache
         )
         result["test"] = {name: metric["value"] for name, metric in evaluated["metrics"].items()}
+    shutil.rmtree(output / WORK, ignore_errors=True)
     return FinetuneResult.of(result)
 
 
@@ -130,7 +126,6 @@ def fit_arm(request: Request, output: Path, device: str = "auto") -> dict[str, A
         "cpu_seconds": round(time.process_time() - cpu_started, 3),
     }
     write_json(output / "result.json", result)
-    shutil.rmtree(output / WORK, ignore_errors=True)
     return result
 
 
@@ -235,19 +230,6 @@ def predict(arm: Arm, examples: Sequence[Example]) -> OutOfFold:
     logits = np.asarray(arm.predict_logits(examples), np.float32)
     ids, folds = [example.id for example in examples], np.zeros(len(examples), np.int64)
     return OutOfFold(ids, list_labels(examples), logits, folds)
-
-
-def read_current_result(request: Request, output: Path) -> dict[str, Any] | None:
-    """Return the folder's result if it answers this request and its inputs are no newer."""
-    file = output / "result.json"
-    if not file.exists():
-        return None
-    result = dict(read_json(file))
-    wanted = json.loads(json.dumps(request.describe()))
-    written = file.stat().st_mtime
-    if any(source.stat().st_mtime > written for source in request.list_sources()):
-        return None
-    return result if wanted == {name: result.get(name) for name in wanted} else None
 
 
 if __name__ == "__main__":

@@ -168,7 +168,6 @@ def _check_network(
 
 
 def _copy_tensors(folder: Path, target: Path) -> None:
-    """Write one model.safetensors with the tensors of a folder as they are there."""
     files = encoder_weights.list_tensor_files(folder)
     if len(files) == 1 and files[0].suffix == ".safetensors":
         shutil.copyfile(files[0], target)

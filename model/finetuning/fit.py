@@ -3,7 +3,7 @@
 import hashlib
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -14,8 +14,7 @@ from torch import nn
 
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.model.arms.arm import Diverged
-from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.arms.arm import WORK, Diverged
 from amazon_electra.model.device import Device, open_device
 from amazon_electra.model.evaluation import metrics, spans
 from amazon_electra.model.evaluation.predict import make_predictions
@@ -26,19 +25,17 @@ from amazon_electra.model.finetuning.distillation import (
     cut_teacher,
     load_teacher,
 )
-from amazon_electra.model.finetuning.examples import Example, Task
-from amazon_electra.model.finetuning.features import Featurizer, PackedFeatures, load_features
+from amazon_electra.model.finetuning.examples import Example
+from amazon_electra.model.finetuning.features import Feature, Featurizer, drop_empty_windows
 from amazon_electra.model.finetuning.head import Head
 from amazon_electra.model.finetuning.request import Request, Start, load_split
 from amazon_electra.model.finetuning.training import (
     Attempt,
     TrainingSetup,
     balance_class_weights,
-    read_checkpoint_step,
-    read_finished_attempt,
     train,
-    write_attempt,
 )
+from amazon_electra.model.runtime import find_newest_step
 from amazon_electra.model.tracking.metrics_log import MetricsLog
 
 
@@ -50,9 +47,9 @@ class FineTuning:
     device: Device
     head: Head
     featurizer: Featurizer
-    features: PackedFeatures
+    features: Sequence[Feature]
     dev: Sequence[Example]
-    dev_features: PackedFeatures
+    dev_features: Sequence[Feature]
     teacher: Teacher | None = None
     warnings: tuple[str, ...] = ()
 
@@ -66,10 +63,10 @@ class FineTuning:
         max_length, warning = network.choose_max_length(folder, task, settings)
         head = Head(task.name, task.shape, task.labels, max_length, settings.stride)
         featurizer = head.make_featurizer(network.load_tokenizer(folder))
-        features = load_features(featurizer, examples, request.cache)
+        features = featurizer(examples)
         if task.shape == "span" and settings.empty_windows is not None:
             generator = np.random.default_rng(request.seed)
-            features.drop_empty_windows(settings.empty_windows, generator)
+            features = drop_empty_windows(features, settings.empty_windows, generator)
         if warning:
             print(f"warning: {warning}", file=sys.stderr)
         return cls(
@@ -79,7 +76,7 @@ class FineTuning:
             featurizer,
             features,
             dev,
-            load_features(featurizer, dev, request.cache),
+            featurizer(dev),
             load_teacher(teacher, task, examples, device) if teacher else None,
             (warning,) if warning else (),
         )
@@ -88,7 +85,7 @@ class FineTuning:
         """Return all that a training needs but the network; nothing is reported yet."""
         task, settings, weights = self.request.task, self.request.settings, None
         if settings.class_weights == "balanced":
-            labels = self.features.targets.numbers
+            labels = np.array([feature.target for feature in self.features])
             weights = balance_class_weights(labels, len(task.labels)).to(self.device.torch)
         return TrainingSetup(
             features=self.features,
@@ -97,7 +94,6 @@ class FineTuning:
             seed=self.request.seed,
             device=self.device,
             score_dev=self.score_dev,
-            report=lambda step, numbers: None,
             class_weights=weights,
             pad_id=self.featurizer.tokenizer.token_to_id("[PAD]") or 0,
         )
@@ -105,7 +101,12 @@ class FineTuning:
     def build_network(self) -> nn.Module:
         """Return the network on the device as every training of this seed begins."""
         torch.manual_seed(self.request.seed)
-        model = build_start_network(self.request.start, self.request.task, self.request.settings)
+        start, dropout = self.request.start, self.request.settings.dropout
+        if start.part_of:
+            model = cut_teacher(start.part_of, start.encoder, dropout)
+        else:
+            task = self.request.task
+            model = network.build_network(start.encoder, start.architecture, task, dropout)
         network.prepare_network(model, self.head, self.device)
         return model
 
@@ -116,6 +117,24 @@ class FineTuning:
             loss = DistillationLoss(self.teacher, model, self.featurizer.tokenizer, training)
             training = replace(training, loss=loss)
         return model, train(model, training, rate)
+
+    def train_rate(self, place: int, output: Path, shown: Progress) -> tuple[nn.Module, Attempt]:
+        """Train with a learning rate of the settings, or go on with it, in the folder `output`."""
+        rate, steps = self.request.settings.learning_rates[place], self.plan_training().steps
+        before, asked = place * steps, (output / "run.json").read_bytes()
+        folder = output / WORK / f"{hashlib.sha256(asked).hexdigest()[:16]}-{rate:g}"
+        log = MetricsLog(output, after_step=before + max(0, find_newest_step(folder)))
+
+        def report(step: int, numbers: dict[str, Any]) -> None:
+            log.log(before + step, attempt=place, peak_learning_rate=rate, **numbers)
+            shown.update(before + step, loss=numbers["train_loss"])
+
+        def show_step(step: int) -> None:
+            shown.update(before + step)
+
+        trained = self.train(rate, checkpoint=folder, report=report, show_step=show_step)
+        show_step(steps)
+        return trained
 
     def score_dev(self, model: nn.Module) -> dict[str, float]:
         """Return the metrics on dev, where there is one. Where questions may have no answer they
@@ -143,38 +162,15 @@ def train_network(
     """
     target = open_device(device, request.settings.precision)
     tuning = FineTuning.prepare(request, examples, dev, target)
-    steps, rates = tuning.plan_training().steps, request.settings.learning_rates
-    attempts, model = list[Attempt](), None
-    same_request = hashlib.sha256((output / "run.json").read_bytes()).hexdigest()[:16]
+    rates, attempts = request.settings.learning_rates, list[Attempt]()
     title = f"fine-tuning {request.task.name}, seed {request.seed}"
-    with Progress(steps * len(rates), "steps", title) as shown:
-
-        def make_report(i: int, log: MetricsLog) -> Callable[[int, dict[str, Any]], None]:
-            def report(step: int, numbers: dict[str, Any]) -> None:
-                log.log(i * steps + step, attempt=i, peak_learning_rate=rates[i], **numbers)
-                shown.update(i * steps + step, loss=numbers["train_loss"])
-
-            return report
-
-        for i, rate in enumerate(rates):
-            folder, before = output / "attempts" / f"{same_request}-{rate:g}", i * steps
-            attempt = read_finished_attempt(folder)
-            if attempt is None:
-                kept = folder / "checkpoints"
-                log = MetricsLog(output, after_step=before + read_checkpoint_step(kept))
-                model, attempt = tuning.train(
-                    rate,
-                    checkpoint=kept,
-                    report=make_report(i, log),
-                    show_step=lambda step, before=before: shown.update(before + step),
-                )
-                write_attempt(attempt, folder)
+    with Progress(tuning.plan_training().steps * len(rates), "steps", title) as shown:
+        for place in range(len(rates)):
+            model, attempt = tuning.train_rate(place, output, shown)
             attempts.append(attempt)
-            shown.update(before + steps)
     best = max(attempts, key=Attempt.rank_key)
     if not best.state:
         raise Diverged(f"every learning rate diverged: {rates}; give lower ones", "learning_rates")
-    model = model or tuning.build_network()
     model.cpu().load_state_dict(best.state)
     facts = {
         "learning_rate": best.learning_rate,
@@ -190,20 +186,11 @@ def train_network(
 
 
 def load_tuning(request: Request, device: Device) -> FineTuning:
-    """Return a fine-tuning of the train and dev splits that a request names."""
     (train, _), (dev, _) = (load_split(request, split) for split in ("train", "dev"))
     return FineTuning.prepare(request, train, dev, device)
 
 
 def find_tokenizer(start: Start) -> str:
-    """Return the folder or hub name whose tokenizer is used."""
     if start.part_of:
         return str(start.part_of)
     return network.find_source_folder(start.encoder, start.architecture)
-
-
-def build_start_network(start: Start, task: Task, settings: FinetuningSettings) -> nn.Module:
-    """Return the network before fine-tuning; seed torch first, because the head is drawn here."""
-    if start.part_of:
-        return cut_teacher(start.part_of, start.encoder, settings.dropout)
-    return network.build_network(start.encoder, start.architecture, task, settings.dropout)

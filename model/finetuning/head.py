@@ -32,14 +32,12 @@ class Head:
     """Name of the arm (model/arms) that wrote the folder."""
 
     def make_featurizer(self, tokenizer: "Tokenizer") -> "Featurizer":
-        """Return what turns examples into the features this head was trained on."""
         from amazon_electra.model.finetuning.features import Featurizer
 
         return Featurizer(tokenizer, self.shape, self.max_length, self.stride)
 
 
 def read_task_head(folder: Path) -> Head:
-    """Return the task.json of a folder of model.finetune."""
     is_there = (folder / "task.json").exists()
     require(is_there, "no task.json there, as model.finetune writes it", "model", folder)
     read = read_json(folder / "task.json")
@@ -50,5 +48,4 @@ def read_task_head(folder: Path) -> Head:
 
 
 def make_task(head: Head) -> Task:
-    """Return a task without data for the head of a folder."""
     return Task(head.task, head.shape, head.labels, (), lambda *_: [], "")

@@ -50,7 +50,6 @@ class Request:
     """Folder of tokenized texts and states, which decides nothing."""
 
     def describe(self) -> dict[str, Any]:
-        """Return what run.json says of it."""
         return {
             "version": VERSION,
             "task": self.task.name,
@@ -64,15 +63,8 @@ class Request:
             **({"parts": list(map(str, self.start.parts))} if self.start.parts else {}),
         }
 
-    def list_sources(self) -> list[Path]:
-        """Return every local file that the result is made of."""
-        named = (self.start.encoder, self.start.architecture, self.start.teacher)
-        folders = [self.data, *self.start.parts, *(Path(name) for name in named if name)]
-        return [f for folder in folders for f in (folder, *folder.rglob("*")) if f.exists()]
-
 
 def change_settings(base: FinetuningSettings, texts: Mapping[str, str]) -> FinetuningSettings:
-    """Return the settings with the values that these texts name."""
     [changed] = replace_settings([base], texts, "finetuning")
     return changed
 

@@ -11,11 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device
 from amazon_electra.model.evaluation.metrics import rank_dev_metrics
@@ -29,7 +26,7 @@ from amazon_electra.model.finetuning.features import (
     round_length,
 )
 from amazon_electra.model.finetuning.network import open_autocast, select_inputs
-from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model.runtime import Checkpoints, Run, State, copy_tensors, restore_tensors
 
 BEST, CUDA = "best.", "random_cuda."
 """Prefixes of the names of the best weights, and of random numbers of GPUs."""
@@ -56,70 +53,7 @@ class Attempt:
         return rank_dev_metrics(self.dev)
 
     def summarize(self) -> dict[str, Any]:
-        """Return all but the tensors."""
         return {n: value for n, value in vars(self).items() if n not in ("state", "losses")}
-
-
-def write_attempt(attempt: Attempt, folder: Path) -> None:
-    """Write the weights first, then their scores: a folder with attempt.json is complete."""
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file({name: t.clone() for name, t in attempt.state.items()}, folder / "state.safetensors")
-    write_json(folder / "attempt.json", attempt.summarize())
-
-
-def read_finished_attempt(folder: Path) -> Attempt | None:
-    """Return the attempt that was written there; None where its training did not end."""
-    if not (folder / "attempt.json").exists():
-        return None
-    return Attempt(
-        **read_json(folder / "attempt.json"), state=load_file(folder / "state.safetensors")
-    )
-
-
-def save_checkpoint(
-    folder: Path, network: nn.Module, optimizer: torch.optim.Optimizer, attempt: Attempt
-) -> None:
-    """Write the checkpoint in the place of the one before; `network` is all that learns."""
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    tensors = {
-        **checkpoint.copy_tensors(network, optimizer),
-        **{f"{BEST}{name}": tensor.contiguous() for name, tensor in attempt.state.items()},
-        "losses": torch.stack(attempt.losses).cpu() if attempt.losses else torch.empty(0),
-        "random": torch.get_rng_state(),
-        **{f"{CUDA}{device}": state for device, state in enumerate(cuda)},
-    }
-    numbers = {"dev": attempt.dev, "best_step": attempt.best_step}
-    checkpoint.save_state(folder, checkpoint.State(attempt.steps, tensors, numbers))
-    checkpoint.prune_checkpoints(folder, keep=1)
-
-
-def read_checkpoint_step(folder: Path) -> int:
-    """Return the step a training goes on from; 0 where nothing was saved."""
-    state = checkpoint.load_newest_state(folder)
-    return state.step if state else 0
-
-
-def resume_training(
-    folder: Path | None,
-    network: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    attempt: Attempt,
-    device: Device,
-) -> None:
-    """Load the checkpoint into all that learns; nothing where there is none."""
-    state = checkpoint.load_newest_state(folder) if folder else None
-    if state is None:
-        return
-    tensors = state.tensors
-    checkpoint.restore_tensors(tensors, network, optimizer, device.fused_optimizer)
-    attempt.state = {
-        name.removeprefix(BEST): tensor for name, tensor in tensors.items() if name.startswith(BEST)
-    }
-    attempt.dev, attempt.best_step = state.numbers["dev"], state.numbers["best_step"]
-    torch.set_rng_state(tensors["random"])
-    if cuda := [tensors[f"{CUDA}{i}"] for i in range(len(tensors)) if f"{CUDA}{i}" in tensors]:
-        torch.cuda.set_rng_state_all(cuda)
-    attempt.steps, attempt.losses = state.step, list(tensors["losses"].to(device.torch))
 
 
 def build_optimizer(
@@ -205,11 +139,6 @@ def balance_class_weights(labels: np.ndarray, classes: int) -> torch.Tensor:
 
 EVALUATIONS = 5
 """Evaluations on dev in a training: with few labels more cost as much as the training."""
-CHECKPOINT_SECONDS = 60.0
-CHECKPOINT_SHARE = 20.0
-"""Between two checkpoints lie at least so many seconds, and so many times what it took to write
-one: a kill loses a minute, and saving costs a twentieth.
-"""
 MAX_EPOCHS = 20
 """That `least_examples` may make of the epochs."""
 ScoreDev = Callable[[nn.Module], dict[str, float]]
@@ -227,7 +156,7 @@ class TrainingSetup:
     seed: int
     device: Device
     score_dev: ScoreDev
-    report: Callable[[int, dict[str, Any]], None]
+    report: Callable[[int, dict[str, Any]], None] = lambda step, numbers: None
     """Called with the step and numbers to log."""
     show_step: Callable[[int], None] = lambda step: None
     """Called with the number of steps done, after each."""
@@ -257,31 +186,73 @@ class TrainingSetup:
 
 
 def train(model: nn.Module, training: TrainingSetup, learning_rate: float) -> Attempt:
-    """Return the attempt with the best state; the network itself ends where training ended."""
-    settings = training.settings
-    learning = nn.ModuleList([model, training.loss] if training.loss is not None else [model])
-    optimizer = build_optimizer(learning, settings, learning_rate, training.device.fused_optimizer)
-    attempt = Attempt(learning_rate)
-    resume_training(training.checkpoint, learning, optimizer, attempt, training.device)
-    batches = itertools.islice(_stream_batches(training), attempt.steps, None)
-    started = time.perf_counter()
-    due, seen = started + CHECKPOINT_SECONDS, 0
-    while attempt.steps < training.steps and not attempt.diverged:
-        members, pad_to = next(batches)
-        set_learning_rate(optimizer, attempt.steps, training.steps, settings.warmup)
-        attempt.losses.append(_train_step(model, training, optimizer, members, pad_to))
-        attempt.steps, seen = attempt.steps + 1, seen + len(members)
+    """Return the attempt with the best state; the network itself ends where training ended. Where
+    it was killed, it goes on from its checkpoint; where it had ended, that holds the best state.
+    """
+    run = _Run(model, training, learning_rate)
+    run.run()
+    return run.attempt
+
+
+class _Run(Run):
+    """A training with one learning rate."""
+
+    def __init__(self, model: nn.Module, training: TrainingSetup, learning_rate: float) -> None:
+        self.model, self.training, self.device = model, training, training.device
+        self.attempt = Attempt(learning_rate)
+        losses = [training.loss] if training.loss is not None else []
+        self.learning = nn.ModuleList([model, *losses])
+        self.optimizer = build_optimizer(
+            self.learning, training.settings, learning_rate, self.device.fused_optimizer
+        )
+        self.checkpoints = Checkpoints(training.checkpoint) if training.checkpoint else None
+        if state := self.checkpoints.find(self.device) if self.checkpoints else None:
+            self._resume(state)
+        self.batches = itertools.islice(_stream_batches(training), self.attempt.steps, None)
+        self.started, self.seen = time.perf_counter(), 0
+
+    def is_over(self) -> bool:
+        return self.attempt.diverged or self.attempt.steps >= self.training.steps
+
+    def take_step(self) -> None:
+        training, attempt = self.training, self.attempt
+        members, pad_to = next(self.batches)
+        set_learning_rate(self.optimizer, attempt.steps, training.steps, training.settings.warmup)
+        loss = _train_step(self.model, training, self.optimizer, members, pad_to)
+        attempt.losses.append(loss)
+        attempt.steps, self.seen = attempt.steps + 1, self.seen + len(members)
+        attempt.examples_per_second = self.seen / (time.perf_counter() - self.started)
         training.show_step(attempt.steps)
-        if attempt.steps % training.evaluate_every == 0 or attempt.steps == training.steps:
-            _evaluate_on_dev(model, training, attempt, get_learning_rate(optimizer))
-        begun = time.perf_counter()
-        if training.checkpoint and begun >= due and not attempt.diverged:
-            save_checkpoint(training.checkpoint, learning, optimizer, attempt)
-            due = time.perf_counter() + max(
-                CHECKPOINT_SECONDS, CHECKPOINT_SHARE * (time.perf_counter() - begun)
-            )
-    attempt.examples_per_second = seen / (time.perf_counter() - started)
-    return attempt
+
+    def review_step(self, keeps: bool, stopping: bool) -> None:
+        steps, training = self.attempt.steps, self.training
+        if steps % training.evaluate_every == 0 or steps == training.steps:
+            rate = get_learning_rate(self.optimizer)
+            _evaluate_on_dev(self.model, training, self.attempt, rate)
+
+    def copy_state(self) -> State:
+        """Copy what a training goes on from; of one that is over the best state alone."""
+        attempt, cuda = self.attempt, torch.cuda.is_available()
+        tensors = {f"{BEST}{name}": tensor.contiguous() for name, tensor in attempt.state.items()}
+        if not self.is_over():
+            tensors |= copy_tensors(self.learning, self.optimizer)
+            losses = torch.stack(attempt.losses).cpu() if attempt.losses else torch.empty(0)
+            tensors |= {"losses": losses, "random": torch.get_rng_state()}
+            states = torch.cuda.get_rng_state_all() if cuda else []
+            tensors |= {f"{CUDA}{device}": state for device, state in enumerate(states)}
+        return State(attempt.steps, tensors, {"attempt": attempt.summarize()})
+
+    def _resume(self, state: State) -> None:
+        tensors = state.tensors
+        best = {n.removeprefix(BEST): t for n, t in tensors.items() if n.startswith(BEST)}
+        self.attempt = Attempt(**state.numbers["attempt"], state=best)
+        if self.is_over():
+            return
+        restore_tensors(tensors, self.learning, self.optimizer, self.device)
+        torch.set_rng_state(tensors["random"])
+        if cuda := [tensors[f"{CUDA}{i}"] for i in range(len(tensors)) if f"{CUDA}{i}" in tensors]:
+            torch.cuda.set_rng_state_all(cuda)
+        self.attempt.losses = list(tensors["losses"].to(self.device.torch))
 
 
 def _stream_batches(training: TrainingSetup) -> Iterator[tuple[np.ndarray, int]]:
@@ -304,7 +275,6 @@ def _train_step(
     members: np.ndarray,
     pad_to: int,
 ) -> torch.Tensor:
-    """Make one step on the features `members` and return its loss on the device."""
     model.train()
     settings = training.settings
     batch = [training.features[i] for i in members]
@@ -328,7 +298,6 @@ def _train_step(
 def compute_supervised_loss(
     output: Any, targets: torch.Tensor, training: TrainingSetup
 ) -> torch.Tensor:
-    """Return the loss of a network's output against the labels."""
     if training.shape == "span":
         return compute_span_loss(output.start_logits, output.end_logits, targets)
     if training.shape == "regression":

@@ -1,10 +1,8 @@
 """Builds a run from its recipe, shards, device and budget."""
 
-import math
-import re
 import sys
-from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,8 +18,7 @@ from amazon_electra.model.device import Device
 from amazon_electra.model.encoders.config import TRAINED_LENGTH
 from amazon_electra.model.encoders.known import describe_start
 from amazon_electra.model.encoders.vocabulary import find_special
-from amazon_electra.model.pretraining import loop
-from amazon_electra.model.pretraining.checkpoint import identify_run
+from amazon_electra.model.pretraining import VERSION, loop
 from amazon_electra.model.pretraining.input.batches import (
     Batches,
     SpecialTokens,
@@ -34,7 +31,6 @@ from amazon_electra.model.pretraining.loop import LoadedTrunk
 from amazon_electra.model.pretraining.network.encoder import initialize_weights
 from amazon_electra.model.pretraining.network.initial_weights import (
     Origin,
-    describe_origin,
     load_weights,
 )
 from amazon_electra.model.pretraining.network.masked_prediction import OwnModel, PretrainingModel
@@ -42,24 +38,16 @@ from amazon_electra.model.pretraining.objectives import MatrixFlops, find_object
 from amazon_electra.model.pretraining.validation import VALIDATED_SHARE, VALIDATIONS, Validation
 from amazon_electra.model.recipes import Recipe
 
-SECONDS = {"s": 1.0, "sec": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-@dataclass(frozen=True)
-class Budget:
-    """A time or a number of operations; one of the two is set."""
-
-    seconds: float | None = None
-    flops: float | None = None
-
-
-def parse_budget(text: str) -> Budget:
-    """Parse 30min, 2h, 45s, 1d, or operations in matrix products: 1.5e15flops."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)\s*([a-z]+)", text.strip().lower())
-    number, unit = (float(match[1]), match[2]) if match else (0.0, "")
-    is_budget = unit in (*SECONDS, "flops") and 0 < number < math.inf
-    require(is_budget, "write 30min, 2h, 1d or operations: 1.5e15flops", "budget", text)
-    return Budget(flops=number) if unit == "flops" else Budget(seconds=number * SECONDS[unit])
+# These change what is written or how the work is cut up, not what is learned.
+FREE_SETTINGS = {
+    "log_every",
+    "validate_every",
+    "checkpoint_every",
+    "keep_checkpoints",
+    "device_batch",
+    "validate_sequences",
+    "compile",
+}
 
 
 def build_training(
@@ -67,51 +55,50 @@ def build_training(
     shards: Shards,
     device: Device,
     output: Path,
-    budget: Budget | None = None,
     dev: Shards | None = None,
     origin: Origin | None = None,
 ) -> loop.Training:
     """Return a run at its first step; UserError if settings, shards and device do not fit."""
-    if budget and budget.flops:
-        sequence = estimate_sequence_flops(recipe, shards, device.has_document_attention)
-        of_a_step = sequence * recipe.pretraining.batch
-        given, is_enough = f"{budget.flops:.3g}flops", budget.flops >= of_a_step
-        require(is_enough, f"one step takes {of_a_step:.3g}", "budget", given)
-        steps = int(budget.flops / of_a_step)
-        recipe = replace(recipe, pretraining=recipe.pretraining.replace(steps=steps))
     _check_recipe(recipe, shards, device)
-    config = recipe.pretraining
-    shape, size = recipe.architecture, shards.vocabulary_size
+    config, shape, adaptation = recipe.pretraining, recipe.architecture, recipe.adaptation
     model, initial = load_model(recipe, shards, device.dtype, origin)
     if origin and device.is_rank0:
-        print(describe_origin(model, shape, origin, initial), file=sys.stderr)
+        new = dict.fromkeys(name if "[" in name else name.split(".")[0] for name in initial)
+        drawn = f"; newly initialized: {', '.join(new)}" if new else ""
+        print(f"starting from {origin.main}{drawn}", file=sys.stderr)
     model.to(device.torch)
-    identity = identify_run(recipe, shards) | {"budget_seconds": budget.seconds if budget else None}
-    batches = build_batches(config, shards, device.rank, device.world_size)
     trained_length = shards.max_length
     if origin:  # a folder that does not say how many positions were trained trained all
         others = find_json(origin.main / "config.json").get(TRAINED_LENGTH)
         trained_length = max(trained_length, others or shape.max_positions)
-    share = recipe.adaptation.origin_average if origin else 0.0
-    training = loop.Training(
+    share = adaptation.origin_average if origin else 0.0
+    return loop.Training(
         config=config,
         model=model,
         device=device,
-        batches=batches,
+        batches=build_batches(config, shards, device.rank, device.world_size),
         folder=output,
-        identity=identity | {"origin": origin.compute_fingerprint() if origin else None},
-        matrix_flops=MatrixFlops.derive(shape, size, config.objective),
+        identity=identify_run(recipe, shards, origin),
+        matrix_flops=MatrixFlops.derive(shape, shards.vocabulary_size, config.objective),
         trained_length=trained_length,
-        budget_seconds=budget.seconds if budget else None,
-        adaptation=recipe.adaptation,
+        validation=build_validation(config, shards, dev) if dev else None,
+        adaptation=adaptation,
         start=describe_start(origin.main) if origin else {},
         loaded=LoadedTrunk(model, share) if share else None,
     )
-    if dev:
-        training.validation = build_validation(config, shards, dev)
-    if origin:
-        training.identity |= recipe.adaptation.model_dump()
-    return training
+
+
+def identify_run(recipe: Recipe, shards: Shards, origin: Origin | None) -> dict[str, Any]:
+    """Return what must be the same for a checkpoint to be continued."""
+    settings = recipe.architecture.model_dump() | recipe.pretraining.model_dump()
+    return {
+        "version": VERSION,
+        "vocabulary": shards.vocabulary_fingerprint,
+        "shards": shards.fingerprint,
+        **{name: value for name, value in settings.items() if name not in FREE_SETTINGS},
+        "origin": origin.compute_fingerprint() if origin else None,
+        **(recipe.adaptation.model_dump() if origin else {}),
+    }
 
 
 def load_model(
@@ -156,16 +143,18 @@ def set_output_bias(bias: nn.Parameter, shards: Shards) -> None:
 def build_batches(
     config: PretrainingConfig, shards: Shards, rank: int = 0, world_size: int = 1
 ) -> Batches:
-    """Return the batches of a run, masked as its objective asks."""
-    special = read_special_tokens(shards.vocabulary)
+    cls, sep = find_specials(Tokenizer.from_file(str(shards.vocabulary / "tokenizer.json")))
+    mask = find_special(shards.vocabulary, "mask")
+    if mask is None:
+        raise UserError(f"{shards.vocabulary}: its tokenizer has no mask token")
     objective = find_objective(config.objective)
     fractions = objective.choose_replacement(config.mask_token_fraction)
     return Batches(
         stream=Stream(shards, config.seed),
         size=config.batch,
-        special=special,
+        special=SpecialTokens(cls, sep, mask),
         fraction=config.mask_probability,
-        replacement=Replacement(special.mask, *fractions, shards.vocabulary_size),
+        replacement=Replacement(mask, *fractions, shards.vocabulary_size),
         seed=config.seed,
         rank=rank,
         world_size=world_size,
@@ -200,17 +189,7 @@ def estimate_sequence_flops(recipe: Recipe, shards: Shards, has_document_attenti
     return products.count(shards.max_length, pairs, slots)
 
 
-def read_special_tokens(vocabulary: Path) -> SpecialTokens:
-    """Return the ids of the special tokens; UserError where there is no mask."""
-    cls, sep = find_specials(Tokenizer.from_file(str(vocabulary / "tokenizer.json")))
-    mask = find_special(vocabulary, "mask")
-    if mask is None:
-        raise UserError(f"{vocabulary}: its tokenizer has no mask token")
-    return SpecialTokens(cls, sep, mask)
-
-
 def check_batch(batch: int, processes: int) -> None:
-    """Raise UserError where so many processes cannot share a batch."""
     require(batch % processes == 0, f"must be a multiple of {processes} processes", "batch", batch)
 
 

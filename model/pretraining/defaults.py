@@ -69,11 +69,3 @@ def choose_settings(
     if "learning_rate" in given:
         chosen.pop("trunk_learning_rate", None)
     return {name: text for name, text in chosen.items() if name not in given}
-
-
-def describe_settings(folder: Path, chosen: Mapping[str, str]) -> str:
-    """Return one line for the log, empty where nothing was chosen."""
-    if not chosen:
-        return ""
-    words = ", ".join(f"{name}={text}" for name, text in chosen.items())
-    return f"by what {folder} is: {words}; settings of pre-training choose others"

@@ -100,16 +100,12 @@ def find_objective(name: str) -> Objective:
     if name not in OBJECTIVES:
         load_plugins()
     if name not in OBJECTIVES:
-        raise UserError(f"objective={name}: {describe_unknown(name, OBJECTIVES, 'objective')}")
+        raise UserError(describe_unknown(name, OBJECTIVES, "objective"))
     return OBJECTIVES[name]
 
 
 def check_objective(name: str) -> str:
-    """Return the name of an objective; ValueError for any other."""
-    try:
-        return find_objective(name).name
-    except UserError as error:
-        raise ValueError(str(error).partition(": ")[2]) from None
+    return find_objective(name).name
 
 
 @dataclass(frozen=True)
@@ -125,7 +121,6 @@ class MatrixFlops:
 
     @staticmethod
     def derive(a: Architecture, vocabulary_size: int, objective: str) -> "MatrixFlops":
-        """Return the operations of a network with this vocabulary and objective."""
         kind = find_objective(objective)
         trunks, position = kind.list_trunks(a), kind.count_head_flops(a)
         for trunk in trunks:  # projections and feed-forward, without attention
@@ -137,7 +132,6 @@ class MatrixFlops:
         return MatrixFlops(3 * position, 3 * attention, 3 * slot)
 
     def count(self, positions: float, attended_pairs: float, slots: float) -> float:
-        """Return the operations of training on positions, attended pairs and masked slots."""
         return (
             self.per_position * positions
             + self.per_attended_pair * attended_pairs

@@ -2,7 +2,6 @@
 does not: its first steps are several times larger and need a long warm-up.
 """
 
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -10,14 +9,6 @@ from torch import Tensor, nn
 
 from amazon_electra.model.config import AdaptationConfig, PretrainingConfig
 from amazon_electra.model.pretraining.network.masked_prediction import PretrainingModel
-
-
-@dataclass(frozen=True)
-class Pace:
-    """How a parameter learns; those that share one are a group of the optimizer."""
-
-    peak: float  # learning rate
-    weight_decay: float
 
 
 def build_optimizer(
@@ -29,13 +20,15 @@ def build_optimizer(
     """Return AdamW: decay on matrices alone (google); on a GPU rates are tensors, for graphs."""
     trunk = model.list_trunk_names()
     trunk_rate = adaptation.trunk_learning_rate if adaptation else None
-    paces: dict[Pace, list[nn.Parameter]] = {}
+    paces: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in model.named_parameters():
         decay = config.weight_decay if parameter.ndim > 1 else 0.0
         rate = trunk_rate if trunk_rate and name in trunk else config.learning_rate
-        pace = Pace(rate, decay)
-        paces.setdefault(pace, []).append(parameter)
-    groups: list[dict[str, Any]] = [{"params": p, **asdict(pace)} for pace, p in paces.items()]
+        paces.setdefault((rate, decay), []).append(parameter)
+    groups: list[dict[str, Any]] = [
+        {"params": parameters, "peak": rate, "weight_decay": decay}
+        for (rate, decay), parameters in paces.items()
+    ]
     device = next(model.parameters()).device
     if device.type == "cuda":
         groups = [group | {"lr": torch.zeros((), device=device)} for group in groups]

@@ -1,9 +1,7 @@
 """Writes what a run leaves: model folders, result.json, and runs in MLflow."""
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 from amazon_electra.beam_jobs.core.files import write_json
@@ -13,8 +11,8 @@ from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.known import UNKNOWN
 from amazon_electra.model.encoders.vocabulary import find_special
 from amazon_electra.model.encoders.weight_mapping import map_names
-from amazon_electra.model.pretraining import loop
 from amazon_electra.model.pretraining.input.sequences import Shards
+from amazon_electra.model.pretraining.loop import Training
 from amazon_electra.model.pretraining.network.initial_weights import Origin
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.pretraining.validation import describe_collapse
@@ -26,18 +24,18 @@ MEASURES = ("loss", "auc", "accuracy")
 """Parts of the names of what result.json has of the log."""
 
 
-def write_config(output: Path, recipe: Recipe, shards: Shards, more: dict[str, Any]) -> None:
-    """Write the resolved configuration beside what it produces."""
-    resolved = (
-        recipe.describe()
-        | {"shards": str(shards.folder), "shards_fingerprint": shards.fingerprint}
-        | more
-    )
-    (output / "config.json").write_text(json.dumps(resolved, indent=2) + "\n", encoding="utf-8")
+def write_config(training: Training, recipe: Recipe, shards: Shards, start_from: str) -> None:
+    resolved = recipe.describe() | {
+        "shards": str(shards.folder),
+        "shards_fingerprint": shards.fingerprint,
+        "start_from": start_from,
+        "start": training.start,  # what is known of the start weights
+    }
+    write_json(training.folder / "config.json", resolved)
 
 
 def write_outputs(
-    training: loop.Training, recipe: Recipe, shards: Shards, origin: Origin | None = None
+    training: Training, recipe: Recipe, shards: Shards, origin: Origin | None = None
 ) -> dict[str, Any]:
     """Write model folders and result.json; return the result with `encoder`, the one to use."""
     model = training.model
@@ -58,15 +56,11 @@ def write_outputs(
     return result
 
 
-def summarize_run(training: loop.Training) -> dict[str, Any]:
-    """Return the totals of the run and the last measures in its log."""
+def summarize_run(training: Training) -> dict[str, Any]:
     totals = training.totals
     last: dict[str, float] = {}
     for line in read_metrics(training.folder):
         last |= {n: v for n, v in line.items() if any(part in n for part in MEASURES)}
-    peak = training.device.measure_peak_flops() * training.device.world_size
-    utilization = totals.matrix_flops / max(totals.seconds, 1e-9) / peak
-    has_peak = math.isfinite(peak) and training.device.kind != "cpu"  # a CPU's is measured
     return {
         "steps": totals.step,
         "sequences": totals.sequences,
@@ -76,7 +70,6 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
         "seconds": round(totals.seconds, 3),
         "cpu_seconds": round(totals.cpu_seconds, 3),
         "tokens_per_second": round(totals.tokens / max(totals.seconds, 1e-9)),
-        **({"flops_utilization": round(utilization, 4)} if has_peak else {}),
         "peak_memory_mb": round(training.device.measure_memory_mb()),
         "trained_length": training.trained_length,
         "parameters": sum(parameter.numel() for parameter in training.model.parameters()),
@@ -86,7 +79,7 @@ def summarize_run(training: loop.Training) -> dict[str, Any]:
 
 
 def _write_network(
-    training: loop.Training,
+    training: Training,
     recipe: Recipe,
     shards: Shards,
     result: dict[str, Any],
@@ -126,7 +119,6 @@ def _write_network(
     export.write_model_folder(folder, config, tensors, shards.vocabulary, card)
 
 
-ROWS = 10  # of the curve
 LINEAGE = ("vocabulary", "shards", "code", "origin")
 ORIGIN_FIELDS = (
     ("name", "name", True),
@@ -143,18 +135,8 @@ ORIGIN_FIELDS = (
 
 
 def _render_card(
-    training: loop.Training, recipe: Recipe, shards: Shards, result: dict[str, Any], role: str
+    training: Training, recipe: Recipe, shards: Shards, result: dict[str, Any], role: str
 ) -> str:
-    """Return the card of one network as Markdown."""
-    losses, metrics = (
-        find_objective(recipe.pretraining.objective).losses,
-        read_metrics(training.folder),
-    )
-    of_dev = [f"validation_{name}" for name in (*losses, "discriminator_auc")]
-    curves = [
-        build_curve(metrics, losses, "Training loss:"),
-        build_curve(metrics, of_dev, "On the dev split:"),
-    ]
     ours = "ElectraForPreTraining" if role == "discriminator" else "ElectraForMaskedLM"
     module, is_adapted = training.model.module, bool(training.identity.get("origin"))
     settings = {
@@ -173,7 +155,6 @@ def _render_card(
         start=training.start,
         result=result,
         epochs=result["tokens"] / max(shards.tokens, 1),
-        curves=[curve for curve in curves if curve],
         lineage=LINEAGE,
         identity=training.identity,
         origin_fields=ORIGIN_FIELDS,
@@ -197,20 +178,3 @@ def render_front_matter(start: Mapping[str, Any]) -> str:
     if start.get("training_data", UNKNOWN) != UNKNOWN:
         metadata["datasets"] = start["training_data"].split(", ")
     return str(yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)).rstrip()
-
-
-def build_curve(
-    metrics: list[dict[str, float]], names: Sequence[str], caption: str
-) -> dict[str, Any]:
-    """Return about ten steps and the last as `caption`, `columns` and `rows`; may be empty."""
-    held = [line for line in metrics if any(name in line for name in names)]
-    columns = [name for name in names if held and name in held[-1]]
-    if not columns:
-        return {}
-    chosen = held[:: -max(1, len(held) // ROWS)][::-1]
-    titles = (name.removeprefix("validation_").replace("_", " ") for name in columns)
-    rows = [
-        [f"{line['step']:,}", *(f"{line[n]:.4f}" if n in line else "–" for n in columns)]
-        for line in chosen
-    ]
-    return {"caption": caption, "columns": ["step", *titles], "rows": rows}

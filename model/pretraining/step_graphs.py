@@ -52,7 +52,6 @@ class StepGraphs:
         self._captured: dict[Any, StepGraph] = {}
 
     def find(self, parts: list[Batch]) -> StepGraph | None:
-        """Return the graph for parts of these shapes."""
         return self._captured.get(_list_shapes(parts))
 
     def capture(self, parts: list[Batch]) -> None:

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from amazon_electra.beam_jobs.core.command_line import call_job
+from amazon_electra.model import runtime
 from amazon_electra.model.pretrain import pretrain
-from amazon_electra.model.pretraining import checkpoint
 from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
@@ -24,7 +24,7 @@ KILLS, STEPS = 4, 160
 STARVED = """
 import resource, sys
 from amazon_electra.beam_jobs.core.command_line import run_as_command
-from amazon_electra.model.pretraining.checkpoint import list_checkpoints
+from amazon_electra.model.runtime import list_checkpoints
 from amazon_electra.model.pretrain import pretrain
 from pathlib import Path
 from tests.model.pretraining.termination import act_at
@@ -71,15 +71,15 @@ def finish(shards, output, steps):
 
 def digest(output):
     whole = hashlib.sha256()
-    last = checkpoint.list_checkpoints(output / "checkpoints")[-1]
+    last = runtime.list_checkpoints(output / "checkpoints")[-1]
     roles = (output / role / "model.safetensors" for role in ("discriminator", "generator"))
-    for path in (last / checkpoint.TENSORS, *roles):
+    for path in (last / runtime.TENSORS, *roles):
         whole.update(path.read_bytes())
     return whole.hexdigest()
 
 
 def newest(output):
-    kept = checkpoint.list_checkpoints(output / "checkpoints")
+    kept = runtime.list_checkpoints(output / "checkpoints")
     return kept[-1].name if kept else None
 
 
@@ -113,14 +113,14 @@ def test_disk_full_while_saving(shards, tmp_path):
     """A file may not grow beyond a limit, so that the second checkpoint fails in the middle."""
     whole, output = tmp_path / "whole", tmp_path / "starved"
     finish(shards, whole, 30)
-    [*_, last] = checkpoint.list_checkpoints(whole / "checkpoints")
-    size = (last / checkpoint.TENSORS).stat().st_size
+    [*_, last] = runtime.list_checkpoints(whole / "checkpoints")
+    size = (last / runtime.TENSORS).stat().st_size
     process = start(shards, output, 30, ("-c", STARVED, size // 2, output / "checkpoints"))
     _, errors = process.communicate()
     assert process.returncode == 2
-    kept = checkpoint.list_checkpoints(output / "checkpoints")
-    assert checkpoint.load_state(kept[-1]).step >= 10
+    kept = runtime.list_checkpoints(output / "checkpoints")
+    assert runtime.load_state(kept[-1]).step >= 10
     assert kept[-1].name in errors
-    assert not list((output / "checkpoints").glob(f"{checkpoint.TEMPORARY}*"))
+    assert not list((output / "checkpoints").glob(f"{runtime.TEMPORARY}*"))
     finish(shards, output, 30)
     assert digest(output) == digest(whole)

@@ -15,7 +15,7 @@ from transformers import AutoModel, BertConfig, BertModel
 
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model import contrastive
+from amazon_electra.model import contrastive, runtime
 from amazon_electra.model.config import ContrastiveConfig, TrainingResources
 from amazon_electra.model.contrastive import adapt_contrastively, compute_loss
 from amazon_electra.model.pretraining.input.pairs import find_reason, is_title_of_stars, read_pairs
@@ -196,7 +196,7 @@ def test_interrupted_it_continues_to_the_same_bits(
         return embed(self, *given)
 
     monkeypatch.setattr(contrastive.Contrast, "_embed", interrupt)
-    monkeypatch.setattr(contrastive, "CHECKPOINT_SECONDS", 0.0 if is_killed else 60.0)
+    monkeypatch.setattr(runtime, "CHECKPOINT_SECONDS", 0.0 if is_killed else 60.0)
     with pytest.raises((SystemExit, KeyboardInterrupt)):
         adapt(encoder, corpus, tmp_path / "cut", **settings)
     [kept] = (tmp_path / "cut" / "checkpoints").glob("step-*")

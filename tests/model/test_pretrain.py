@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model import runtime
 from amazon_electra.model.pretraining.input.sequences import Shards
-from amazon_electra.model.pretraining.loop import EXIT_TERMINATED, LossDiverged, run_step
+from amazon_electra.model.pretraining.loop import run_step
 from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.runs import SHAPE, build, pretrain, read_curve
 from tests.model.pretraining.termination import terminated_at
@@ -43,10 +43,10 @@ def test_what_a_run_leaves(shards, tmp_path):
     lines = read_metrics(tmp_path)
     assert [line["step"] for line in lines if "loss" in line] == list(range(2, 21, 2))
     wanted = {"generator_loss", "discriminator_loss", "generator_accuracy", "learning_rate"}
-    wanted |= {"gradient_norm", "tokens_per_second", "sequences_per_second", "flops_utilization"}
+    wanted |= {"gradient_norm", "tokens_per_second", "sequences_per_second"}
     wanted |= {"tokens", "peak_memory_mb"}
     assert all(wanted <= set(line) for line in lines if "loss" in line)
-    assert [path.name for path in checkpoint.list_checkpoints(tmp_path / "checkpoints")] == [
+    assert [path.name for path in runtime.list_checkpoints(tmp_path / "checkpoints")] == [
         "step-00000018",
         "step-00000020",
     ]
@@ -56,8 +56,8 @@ def test_terminated_it_continues_to_the_same_weights(shards, tmp_path):
     train(shards, tmp_path / "whole", steps=30)
     with terminated_at(8), pytest.raises(SystemExit) as stopped:
         train(shards, tmp_path / "cut", steps=30)
-    assert stopped.value.code == EXIT_TERMINATED
-    newest = checkpoint.list_checkpoints(tmp_path / "cut" / "checkpoints")[-1]
+    assert stopped.value.code == runtime.EXIT_TERMINATED
+    newest = runtime.list_checkpoints(tmp_path / "cut" / "checkpoints")[-1]
     assert newest.name in ("step-00000008", "step-00000009")
     train(shards, tmp_path / "cut", steps=30)
     assert digest(tmp_path / "cut") == digest(tmp_path / "whole")
@@ -65,19 +65,12 @@ def test_terminated_it_continues_to_the_same_weights(shards, tmp_path):
     assert len(steps) == len(set(steps))
 
 
-def test_run_again_it_writes_the_same(shards, tmp_path, capsys):
+def test_run_again_it_writes_the_same(shards, tmp_path):
     first = train(shards, tmp_path)
     before = digest(tmp_path)
     again = train(shards, tmp_path)
     assert {**again, "peak_memory_mb": 0} == {**first, "peak_memory_mb": 0}  # of this process
     assert digest(tmp_path) == before
-    tensors = tmp_path / "checkpoints" / "step-00000020" / checkpoint.TENSORS
-    tensors.write_bytes(tensors.read_bytes()[:1000])
-    train(shards, tmp_path)
-    assert "step-00000020 is damaged" in capsys.readouterr().err
-    assert digest(tmp_path) == before
-    kept = sorted(path.name for path in (tmp_path / "checkpoints").iterdir())
-    assert kept == ["damaged-step-00000020", "step-00000018", "step-00000020"]
 
 
 def test_stopped_within_a_step_nothing_is_kept(shards, tmp_path):
@@ -116,22 +109,6 @@ def test_validation_is_cheap_by_default(shards, dev_shards, tmp_path):
     assert count_sequences(steps="20", validate_every="5", validate_sequences="48") == 48
 
 
-def test_the_best_state_is_kept_besides_the_newest(shards, dev_shards, tmp_path):
-    """A learning rate this high undoes what the first steps learned: the best validation is not the
-    last.
-    """
-    more = {"validate_every": 4, "keep_checkpoints": 1, "learning_rate": 0.05, "warmup": 0.9}
-    train(shards, tmp_path, "--validation", dev_shards, **more)
-    validated = read_curve(tmp_path, "validation_loss")
-    best = min(validated, key=lambda number: validated[number])
-    assert best < 20
-    kept = {
-        checkpoint.load_state(path).step
-        for path in checkpoint.list_checkpoints(tmp_path / "checkpoints")
-    }
-    assert kept == {best, 20}
-
-
 def test_continuing_another_run_is_refused(shards, tmp_path):
     """Other settings, other shards, other code."""
     train(shards, tmp_path, steps=5)
@@ -143,7 +120,7 @@ def test_continuing_another_run_is_refused(shards, tmp_path):
     for made, name in ((other, "shards"), (words, "vocabulary")):
         with pytest.raises(UserError, check=names(name)):
             train(made, tmp_path, steps=5)
-    state = checkpoint.list_checkpoints(tmp_path / "checkpoints")[-1] / checkpoint.NUMBERS
+    state = runtime.list_checkpoints(tmp_path / "checkpoints")[-1] / runtime.NUMBERS
     numbers = json.loads(state.read_text())
     numbers["identity"]["computation"] = 0
     state.write_text(json.dumps(numbers))
@@ -152,10 +129,10 @@ def test_continuing_another_run_is_refused(shards, tmp_path):
 
 
 def test_a_diverged_loss_keeps_the_last_good_checkpoint(shards, tmp_path):
-    with pytest.raises(LossDiverged, check=names("learning_rate")):
+    with pytest.raises(UserError, check=names("learning_rate")):
         train(shards, tmp_path, learning_rate="1e30", clip="1e30")
-    for path in checkpoint.list_checkpoints(tmp_path / "checkpoints"):
-        for tensor in checkpoint.load_state(path).tensors.values():
+    for path in runtime.list_checkpoints(tmp_path / "checkpoints"):
+        for tensor in runtime.load_state(path).tensors.values():
             assert tensor.isfinite().all()
 
 
@@ -183,19 +160,13 @@ def test_shards_of_the_wrong_split_are_refused(shards, tmp_path, option, split):
         ("mask-probability=1e-9", "--mask-probability", "1e-09"),
         ("objective=gpt", "--objective", "gpt"),
         ("max-positions=8", "--max-positions", "8"),
+        ("origin-average=0.1", "--origin-average", "None"),
     ],
 )
 def test_the_users_mistakes_are_named(shards, tmp_path, settings, option, value):
     with pytest.raises(UserError) as raised:
         train(shards, tmp_path, *(f"--{one}" for one in settings.split()))
     assert (raised.value.field, str(raised.value.value)) == (option, value)
-
-
-@pytest.mark.parametrize("words", ["--dropot 0.1", "--dropout"])
-def test_words_that_are_no_command_line_are_named(shards, tmp_path, words):
-    option, *_ = words.split()
-    with pytest.raises(UserError, check=names(option)):
-        train(shards, tmp_path, *words.split())
 
 
 @pytest.mark.parametrize("output", ["file", "file/below", "/proc/here"])

@@ -19,7 +19,7 @@ pytest.importorskip(
 import torch
 from safetensors.torch import load_file
 
-from amazon_electra.model.pretraining import checkpoint
+from amazon_electra.model import runtime
 from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.synthetic_shards import write_shards
 
@@ -89,12 +89,12 @@ def test_twenty_steps_are_those_of_the_cpu_and_resume_is_exact(shards, tmp_path)
         atol=1e-4,
         rtol=0,
     )
-    whole = load_file(tmp_path / "xla" / "checkpoints" / "step-00000020" / checkpoint.TENSORS)
+    whole = load_file(tmp_path / "xla" / "checkpoints" / "step-00000020" / runtime.TENSORS)
     for path in (tmp_path / "xla" / "checkpoints" / "step-00000020").iterdir():
         path.unlink()
     (tmp_path / "xla" / "checkpoints" / "step-00000020").rmdir()
     pretrain(shards, tmp_path / "xla", "xla")
-    again = load_file(tmp_path / "xla" / "checkpoints" / "step-00000020" / checkpoint.TENSORS)
+    again = load_file(tmp_path / "xla" / "checkpoints" / "step-00000020" / runtime.TENSORS)
     assert all(torch.equal(again[name], tensor) for name, tensor in whole.items())
 
 

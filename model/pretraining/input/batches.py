@@ -84,7 +84,6 @@ class Batches:
         }
 
     def mask(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return a batch on a device with its masks."""
         return batch | self.draw_masks(batch)
 
     def draw_masks(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:

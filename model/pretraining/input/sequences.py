@@ -44,7 +44,6 @@ class Rows:
     lengths: NDArray[np.int64]  # [sequences], tokens that are not padding
 
     def take(self, which: NDArray[np.int64] | slice) -> "Rows":
-        """Return some of the sequences, not copied where they are a slice."""
         return Rows(
             self.input_ids[which],
             self.document_starts[which],
@@ -54,7 +53,6 @@ class Rows:
 
     @staticmethod
     def join(parts: list["Rows"]) -> "Rows":
-        """Return the sequences of all parts, in their order."""
         if len(parts) == 1:
             return parts[0]
         names = ("input_ids", "document_starts", "sentence_starts", "lengths")
@@ -125,12 +123,10 @@ class Shards:
         return self.read_groups(sampled)
 
     def read_groups(self, groups: list[RowGroup]) -> Rows:
-        """Return the sequences of some row groups, in their order."""
         return Rows.join([_read_group(group, self.max_length) for group in groups])
 
 
 def _read_footer(path: Path) -> tuple[dict[str, Any], list[RowGroup]]:
-    """Return what a shard's footer says, and its row groups."""
     why = f"{path}: damaged, or no shard; copy it again, or make it again"
     with refuse(pa.ArrowInvalid, KeyError, message=why):
         file = pq.read_metadata(path)
@@ -157,7 +153,6 @@ def _read_group(group: RowGroup, length: int) -> Rows:
 
 
 def _flatten_lists(table: Any, column: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the values and offsets of a list column."""
     lists = table.column(column).combine_chunks()
     offsets = lists.offsets.to_numpy().astype(np.int64)
     return lists.values.to_numpy()[offsets[0] : offsets[-1]], offsets - offsets[0]
@@ -211,7 +206,6 @@ class Stream:
             epoch += 1
 
     def _plan_epoch(self, epoch: int) -> list[list[RowGroup]]:
-        """Return the row groups of each window of an epoch."""
         order = np.random.default_rng([self._seed, epoch]).permutation(len(self._shards.row_groups))
         windows: list[list[RowGroup]] = [[]]
         held = 0

@@ -54,7 +54,6 @@ class Electra(OwnModel):
         self.discriminator_head = ReplacedHead(architecture)
 
     def forward(self, batch: Batch) -> Step:
-        """Return the loss of a batch of [sequences, length] each, and the sums of its tokens."""
         attention = build_attention(batch, self.dtype)
         vectors = self.propose_tokens(batch, attention)
         masked = self.generator_head.compute_losses(vectors, self.embeddings.word, batch)
@@ -77,7 +76,6 @@ class Electra(OwnModel):
         return Step(loss, sums)
 
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
-        """Return the means that are logged from the sums of one or more steps."""
         real = max(sums["real"], 1.0)
         means = {
             **compute_masked_means("generator", sums),

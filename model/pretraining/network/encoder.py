@@ -117,7 +117,6 @@ GLOROT = (Projection, Score)  # google: tf.layers.dense's default
 
 
 def set_product_type(module: nn.Module, kind: torch.dtype) -> None:
-    """Let all Linear layers of the module multiply in this type."""
     for part in module.modules():
         if isinstance(part, Linear):
             part.products = kind

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ from amazon_electra.model.encoders.weights import (
 )
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.network.encoder import initialize_weights
-from amazon_electra.model.pretraining.network.masked_prediction import OwnModel, PretrainingModel
+from amazon_electra.model.pretraining.network.masked_prediction import OwnModel
 from amazon_electra.model.pretraining.network.transformers_mlm import TransformersMlm
 from amazon_electra.model.pretraining.objectives import find_objective
 
@@ -52,23 +51,22 @@ class Origin:
 
     def read_settings(self) -> dict[str, str]:
         """Return the shape in the folders' config.json as settings of Architecture."""
-        shape = self._read_shape("start_from", self.main)
+        shape = self._read_shape(self.main)
         settings = {name: str(value) for name, value in shape.model_dump().items()}
         del settings["generator_multiplier"], settings["generator_layers"]
         if self.generator:
-            narrow = self._read_shape("start_generator_from", self.generator)
+            narrow = self._read_shape(self.generator)
             settings["generator_multiplier"] = str(narrow.hidden / shape.hidden)
             is_as_deep = narrow.layers == shape.layers
             settings["generator_layers"] = "none" if is_as_deep else str(narrow.layers)
         return settings
 
-    def _read_shape(self, field: str, folder: Path) -> Architecture:
-        with name_place(field, folder):
+    def _read_shape(self, folder: Path) -> Architecture:
+        with name_place("start_from", folder):
             return encoder_config.read_architecture(encoder_config.read_config(folder))
 
     @property
     def is_ours(self) -> bool:
-        """Return whether our encoder holds the network, rather than transformers' own module."""
         with name_place("start_from", self.main):
             config = encoder_config.read_config(self.main)
             return encoder_config.find_kind(config) is not None
@@ -103,7 +101,6 @@ class Origin:
 class Source:
     """One network's weights on disk, and which of ours they are for."""
 
-    field: str
     folder: Path
     role: Role
     trunk: str  # our name of the network
@@ -115,10 +112,18 @@ def load_weights(
     model: OwnModel, shape: Architecture, origin: Origin, vocabulary: Path
 ) -> list[str]:
     """Copy start weights into the model; return the names of those that stay as they were."""
+    objective = find_objective(model.config.objective)
+    sources = [Source(origin.main, objective.trunk_role, model.trunk_name, shape)]
+    if objective.has_generator:
+        narrow = shape.derive_generator()
+        if origin.generator:
+            sources.append(Source(origin.generator, "generator", "generator", narrow))
+        elif shape.has_wide_generator:
+            sources.append(Source(origin.main, "generator", "generator", narrow, is_cut=True))
     loaded: set[str] = set()
     left: list[str] = []
-    for source in _list_sources(model, shape, origin):
-        with name_place(source.field, source.folder):
+    for source in sources:  # the first one wins where two have a weight
+        with name_place("start_from", source.folder):
             left += _load_network(model, source, vocabulary, loaded)
     return left + [name for name, _ in model.named_parameters() if name not in loaded]
 
@@ -155,36 +160,6 @@ def _load_network(model: OwnModel, source: Source, vocabulary: Path, loaded: set
         parameters[name].detach()[:rows] = ours[name][:rows]
     loaded.update(ours)
     return left
-
-
-def describe_origin(
-    model: PretrainingModel, shape: Architecture, origin: Origin, initial: list[str]
-) -> str:
-    """Return one line for the log; `initial` is what load_weights returned."""
-    parts = dict.fromkeys(name if "[" in name else name.split(".")[0] for name in initial)
-    cut = [source.shape.layers for source in _list_sources(model, shape, origin) if source.is_cut]
-    return (
-        f"starting from {origin.main}"
-        + (f"; the generator is made of {cut[0]} of its {shape.layers} layers" if cut else "")
-        + (f"; newly initialized: {', '.join(parts)}" if parts else "")
-    )
-
-
-def _list_sources(model: PretrainingModel, shape: Architecture, origin: Origin) -> list[Source]:
-    """Return the sources; the first one wins where two have a weight."""
-    main = partial(Source, "start_from", origin.main)
-    objective = find_objective(model.config.objective)
-    sources = [main(objective.trunk_role, model.trunk_name, shape)]
-    if not objective.has_generator:
-        return sources
-    if origin.generator:
-        narrow = shape.derive_generator()
-        sources.append(
-            Source("start_generator_from", origin.generator, "generator", "generator", narrow)
-        )
-    elif shape.has_wide_generator:
-        sources.append(main("generator", "generator", shape.derive_generator(), is_cut=True))
-    return sources
 
 
 def draw_start_weights(config: Mapping[str, Any], seed: int) -> dict[str, Tensor]:

@@ -115,7 +115,6 @@ class MaskedLosses(NamedTuple):
 
 
 def compute_masked_means(name: str, sums: dict[str, float]) -> dict[str, float]:
-    """Return the mean loss and the accuracy of the masked tokens."""
     masked = max(sums["masked"], 1.0)
     return {
         f"{name}_loss": sums[f"{name}_loss"] / masked,

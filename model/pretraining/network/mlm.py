@@ -45,7 +45,6 @@ class MaskedLanguageModel(OwnModel):
         self.pair_head = PairHead(architecture.hidden) if has_pairs else None
 
     def forward(self, batch: Batch) -> Step:
-        """Return the loss of a batch of [sequences, length] each, and the sums of its tokens."""
         attention = build_attention(batch, self.dtype)
         embedded = self.embeddings(batch["masked_ids"], batch["positions"], batch.get("types"))
         states = self.encoder(embedded, attention)
@@ -68,7 +67,6 @@ class MaskedLanguageModel(OwnModel):
         return loss, {"pairs": weights.sum(), "pair_loss": loss.detach(), "pair_right": right}
 
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
-        """Return the means that are logged from the sums of one or more steps."""
         means = compute_masked_means("mlm", sums)
         loss = means["mlm_loss"]
         if "pairs" in sums:

@@ -76,7 +76,6 @@ class TransformersMlm(PretrainingModel):
         return {name for name, parameter in self.named_parameters() if id(parameter) in trunk}
 
     def forward(self, batch: Batch) -> Step:
-        """Return the loss of a batch of [sequences, length] each, and the sums of its tokens."""
         originals = batch["input_ids"].gather(1, batch["masked_positions"]).flatten()
         weights = batch["masked_weights"].flatten()
         logits = self._predict_masked(batch)
@@ -111,7 +110,6 @@ class TransformersMlm(PretrainingModel):
         return torch.autocast(ids.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
-        """Return the means that are logged from the sums of one or more steps."""
         means = compute_masked_means("mlm", sums)
         return {"loss": means["mlm_loss"], **means}
 
@@ -159,7 +157,6 @@ def _put(states: Tensor, rows: Tensor, places: Tensor | None, like: Tensor) -> T
 
 
 def set_dropout(network: Any, rate: float) -> None:
-    """Let all dropout of a network of transformers have this rate."""
     for name in DROPOUTS:
         if isinstance(getattr(network.config, name, None), float | int):
             setattr(network.config, name, rate)

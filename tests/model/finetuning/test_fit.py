@@ -12,7 +12,7 @@ import torch
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import finetune
 from amazon_electra.model.device import open_device
-from amazon_electra.model.finetuning import fit
+from amazon_electra.model.finetuning import fit, training
 from amazon_electra.model.finetuning.config import make_request
 from amazon_electra.model.finetuning.examples import Sampling, load_examples
 from amazon_electra.model.finetuning.request import load_split
@@ -89,15 +89,15 @@ def test_finished_learning_rates_are_not_repeated(made, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             tune(made, "killed", "--learning_rates", "1e-3", "5e-3")
     assert not (made / "killed" / "result.json").exists()
-    resumed = []
+    resumed, step = [], training._train_step
 
-    def count(model, training, rate):
-        resumed.append(rate)
-        return train(model, training, rate)
+    def count(*given):
+        resumed.append(1)
+        return step(*given)
 
-    monkeypatch.setattr("amazon_electra.model.finetuning.fit.train", count)
+    monkeypatch.setattr(training, "_train_step", count)
     result = tune(made, "killed", "--learning_rates", "1e-3", "5e-3")
-    assert resumed == [5e-3]
+    assert len(resumed) == result["tried"][1]["steps"]
     assert [tried["dev"] for tried in result["tried"]] == [tried["dev"] for tried in whole["tried"]]
     curves = [
         [{**line, "time": 0} for line in read_metrics(made / name)] for name in ("killed", "whole")
@@ -131,21 +131,26 @@ def test_where_every_rate_diverges_it_is_told(made, monkeypatch):
         tune(made, "all-diverged", "--learning_rates", "5e-3", "1e-2")
 
 
-def test_a_killed_evaluation_repeats_no_fit(made):
-    once = ["--evaluation", str(made / "once-test")]
-    first = tune(made, "once", *once)
-    weights = (made / "once" / "model.safetensors").stat().st_mtime_ns
-    (made / "once-test" / "metrics.json").unlink()
-    assert tune(made, "once", *once) == json.loads(json.dumps(first))
-    assert (made / "once" / "model.safetensors").stat().st_mtime_ns == weights
-    (made / "once-test" / "metrics.json").unlink()
-    tune(made, "once", *once, "--seed", "1")
-    assert (made / "once" / "model.safetensors").stat().st_mtime_ns > weights
-    (made / "once-test" / "metrics.json").unlink()
-    (made / "electra" / "config.json").touch()
-    weights = (made / "once" / "model.safetensors").stat().st_mtime_ns
-    tune(made, "once", *once, "--seed", "1")
-    assert (made / "once" / "model.safetensors").stat().st_mtime_ns > weights
+def test_a_killed_evaluation_repeats_no_step(made, monkeypatch):
+    once, taken = ["--evaluation", str(made / "once-test")], []
+    step = training._train_step
+
+    def count(*given):
+        taken.append(1)
+        return step(*given)
+
+    def die(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "_train_step", count)
+    with monkeypatch.context() as patched:
+        patched.setattr("amazon_electra.model.evaluate.evaluate_model", die)
+        with pytest.raises(KeyboardInterrupt):
+            tune(made, "once", *once)
+    steps = len(taken)
+    assert tune(made, "once", *once)["test"]
+    assert len(taken) == steps > 0
+    assert not (made / "once" / "attempts").exists()
 
 
 def test_every_seed_is_tested_on_the_same(made):
@@ -170,11 +175,9 @@ def ask(made, *words):
 def test_balanced_weights_are_of_the_labels_learnt(made):
     request = ask(made, "--class_weights", "balanced", "--seed", "3")
     tuning = fit.load_tuning(request, open_device("cpu", "fp32"))
-    training = tuning.plan_training()
-    counts = np.bincount(tuning.features.targets.numbers, minlength=5)
-    assert training.class_weights.tolist() == pytest.approx(
-        (sum(counts) / 5 / counts).tolist(), rel=1e-5
-    )
+    weights = tuning.plan_training().class_weights
+    counts = np.bincount([feature.target for feature in tuning.features], minlength=5)
+    assert weights.tolist() == pytest.approx((sum(counts) / 5 / counts).tolist(), rel=1e-5)
 
 
 @pytest.mark.parametrize(

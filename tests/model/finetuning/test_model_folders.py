@@ -5,7 +5,6 @@ code of its own.
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -117,10 +116,3 @@ def test_code_of_a_folder_is_not_run(tmp_path, name):
             network.build_network(folder, None, find_task("polarity"))
     network.load_tokenizer(folder)
     assert not marker.exists()
-
-
-def test_a_real_checkpoint_in_the_old_format(made):
-    checkpoint = Path(__file__).parents[4] / "shared/data/tiny_checkpoint/bert-xsmall-dummy"
-    if not checkpoint.exists():
-        pytest.skip("shared/data is not there: the published checkpoint cannot be tried")
-    assert tune(made, "real", "--max_length", "20", encoder=str(checkpoint))["n_dev"] > 0

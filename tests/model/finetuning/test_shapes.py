@@ -14,6 +14,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import evaluate, finetune
 from tests.model.corpora import BAD, GOOD, THINGS, write_bert, write_electra
 from tests.model.finetuning.few_steps import format_settings
+from tests.refusals import of_field
 
 SETTINGS = ("epochs=12", "max_length=48", "layer_decay=1.0", "batch=16", "n_dev=60")
 SPANS = (*SETTINGS, "stride=16")
@@ -146,29 +147,14 @@ def test_choice(made):
 def test_mnli_is_measured_on_both_dev_sets(made):
     data = made / "MNLI"
     data.mkdir()
-    generator = np.random.default_rng(0)
-    words = {"entailment": GOOD, "contradiction": BAD, "neutral": THINGS}
-    for name, n in (("train", 240), ("dev_matched", 40), ("dev_mismatched", 50)):
+    labels = ("entailment", "contradiction", "neutral")
+    for name, n in (("train", 60), ("dev_matched", 40), ("dev_mismatched", 50)):
         rows = ["index\tsentence1\tsentence2\tgold_label"]
-        for i in range(n):
-            label = str(generator.choice(list(words)))
-            rows.append(f"{i}\t{generator.choice(words[label])} {name} {i}\tthe lamp\t{label}")
+        rows += [f"{i}\tthe lamp {name} {i}\tthe lamp\t{labels[i % 3]}" for i in range(n)]
         (data / f"{name}.tsv").write_text("\n".join(rows) + "\n")
-    repeated = (data / "dev_matched.tsv").read_text().splitlines()[1]
-    with (data / "train.tsv").open("a") as file:
-        file.write(repeated + "\n")
-    output, metrics = learn(made, "mnli", data, chosen=(*SETTINGS, "epochs=30"))
-    assert metrics["accuracy"] > 0.9
-    left_out = json.loads((output / "result.json").read_text())["left_out"]
-    assert sorted(left_out.values(), key=len) == [{}, {"input also in a later split": 1}]
-    with pytest.raises(UserError) as raised:
-        call_job(
-            evaluate.evaluate,
-            ["--model", str(output), "--task", "wnli", "--data", str(data), "--output", "x"],
-        )
-    assert (raised.value.field, raised.value.value) == ("--task", "wnli")
-    arguments = ["--model", str(output), "--task", "mnli-mm", "--data", str(data)]
-    arguments += ["--output", str(made / "mm")]
-    mismatched = call_job(evaluate.evaluate, arguments)
+    output, _ = learn(made, "mnli", data, chosen=(*SETTINGS, "epochs=1"))
+    given = ["--model", str(output), "--data", str(data), "--output", str(made / "mm"), "--task"]
+    with pytest.raises(UserError, check=of_field("--task", "wnli")):
+        call_job(evaluate.evaluate, [*given, "wnli"])
+    mismatched = call_job(evaluate.evaluate, [*given, "mnli-mm"])
     assert (mismatched["task"], mismatched["n"]) == ("mnli-mm", 50)
-    assert mismatched["metrics"]["accuracy"]["value"] > 0.9

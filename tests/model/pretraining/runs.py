@@ -1,5 +1,6 @@
 """Small pre-trainings in this process: whole runs, and some whose steps a test takes itself."""
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,13 @@ def pretrain(
 ) -> dict[str, Any]:
     """Run what `list_words` returns."""
     return call_job(job.pretrain, list_words(shards, output, *words, steps=steps, **settings))
+
+
+def add_generator(folder: str | Path, generator: str | Path) -> Path:
+    """Put a generator beside its discriminator, as model.origin does; return the folder."""
+    shutil.copytree(generator, Path(folder, "generator"))
+    Path(folder, "generator", "origin.json").write_text("{}")
+    return Path(folder)
 
 
 def build(

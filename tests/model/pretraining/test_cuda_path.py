@@ -35,7 +35,7 @@ def training(shards, kind, folder, **settings):
 
 def assert_same_state(one, other):
     """Weights and moments are the same to the bit."""
-    first, second = loop.copy_state(one).tensors, loop.copy_state(other).tensors
+    first, second = one.copy_state().tensors, other.copy_state().tensors
     assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
 
 
@@ -53,7 +53,7 @@ def test_compiled_steps_are_the_plain_ones(shards, tmp_path, monkeypatch, object
         run = training(shards, "cpu", tmp_path / compiles, **settings)
         assert run.compiled == (compiles == "on")
         take_steps(run, islice(run.batches.iterate_steps(0), 4))
-        states.append(loop.copy_state(run).tensors)
+        states.append(run.copy_state().tensors)
     first, second = states
     assert first.keys() == second.keys()
     for name, tensor in first.items():
@@ -69,7 +69,7 @@ def test_one_shape_is_compiled_once(shards, tmp_path):
     batches = list(islice(whole.batches.iterate_steps(0), 4))
     take_steps(whole, batches[:2])
     again = training(shards, "cpu", tmp_path, **settings)
-    loop.restore_state(again, loop.copy_state(whole))
+    again.restore_state(whole.copy_state())
     for one in (whole, again):
         stance = "fail_on_recompile" if one is whole else "default"
         with torch.compiler.set_stance(stance):
@@ -151,7 +151,7 @@ def test_what_was_restored_goes_on_the_same(shards, tmp_path, kind):
     batches = list(islice(whole.batches.iterate_steps(0), 4))
     take_steps(whole, batches[:2])
     again = training(shards, kind, tmp_path)
-    loop.restore_state(again, loop.copy_state(whole))
+    again.restore_state(whole.copy_state())
     assert all(
         tensor.device == parameter.device
         for parameter, moments in again.optimizer.state.items()
@@ -184,10 +184,10 @@ def test_graphs_are_the_plain_steps_and_go_on(shards, tmp_path):
         run = training(shards, "cuda", tmp_path / str(first), precision="bf16")
         take_steps(run, batches[:first])
         again = training(shards, "cuda", tmp_path / f"{first} again", precision="bf16")
-        loop.restore_state(again, loop.copy_state(run))
+        again.restore_state(run.copy_state())
         take_steps(again, batches[first:])
         assert again.graphs
-        states.append(loop.copy_state(again).tensors)
+        states.append(again.copy_state().tensors)
     first, second = states
     assert all(torch.equal(first[name], second[name]) for name in first.keys() | second.keys())
 

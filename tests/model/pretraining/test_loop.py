@@ -1,7 +1,5 @@
 """The optimizer of a step, and the warnings of a validation."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -53,16 +51,5 @@ def test_a_constant_is_warned_of(shards, dev_shards, tmp_path, capsys):
     assert warning in capsys.readouterr().err
     [kept] = result["warnings"]
     assert kept.startswith(warning)
-    assert "discriminator auc |" in Path(result["encoder"], "README.md").read_text()
-
-
-@pytest.mark.parametrize(
-    "measures",
-    [
-        {"validation_discriminator_auc": 0.8},
-        {"validation_mlm_loss": 3.0},
-        {"validation_discriminator_auc": float("nan")},
-    ],
-)
-def test_a_useful_discriminator_is_not_warned_of(measures):
-    assert describe_collapse(4, measures) is None
+    for auc in (0.8, float("nan")):
+        assert describe_collapse(4, {"validation_discriminator_auc": auc}) is None

@@ -18,15 +18,13 @@ from tests.model.synthetic_shards import write_shards
 SETTINGS = SHAPE | {"log_every": 2}
 
 
-def test_the_card_tells_data_counts_curve_and_lineage(shards, dev_shards, tmp_path):
+def test_the_card_tells_data_counts_and_lineage(shards, dev_shards, tmp_path):
     result = pretrain(shards, tmp_path / "out", "--validation", dev_shards, steps=10, **SETTINGS)
     for role in ("discriminator", "generator"):
         card = (Path(result[role]) / "README.md").read_text()
         assert card.startswith("---\nlibrary_name: transformers\n")
         for told in ("256 packed sequences", "10 steps", "80 sequences", "- shards: `"):
             assert told in card, told
-        assert "| 10 | " in card
-        assert "discriminator auc" in card
 
 
 def test_padding_is_the_tokenizers(shards, tmp_path):

@@ -14,7 +14,7 @@ from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.network.initial_weights import Origin
 from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.adaptation.published import read_origin, read_weights, train
-from tests.model.pretraining.runs import TOKENIZER, pretrain, read_curve
+from tests.model.pretraining.runs import TOKENIZER, read_curve
 from tests.model.pretraining.termination import terminated_at
 from tests.refusals import names
 
@@ -58,12 +58,6 @@ def test_terminated_it_continues_to_the_same_bytes(made, tmp_path):
     assert losses[0] == losses[1]
     with pytest.raises(UserError, check=names("origin_average", "0.3")):
         train_here("cut", origin_average=0)
-
-
-def test_refused_where_training_begins_with_nothing(made, tmp_path):
-    with pytest.raises(UserError, check=names("--origin-average")):
-        pretrain(made / "shards", tmp_path, origin_average=0.1)
-    assert not list(tmp_path.iterdir())
 
 
 def build_head_bias(made, encoder, output):

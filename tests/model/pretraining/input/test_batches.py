@@ -1,7 +1,5 @@
 """A batch: what may be masked, its totals, and that it is the same however it is dealt out."""
 
-import threading
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,6 @@ from amazon_electra.model.pretraining.input import masking
 from amazon_electra.model.pretraining.input.batches import (
     Batches,
     SpecialTokens,
-    prefetch,
     split_batch,
     sum_squared_lengths,
 )
@@ -134,23 +131,3 @@ def test_segments_have_random_numbers_of_their_own():
         assert np.array_equal(plain[name], cut[name])
     assert set(cut["types"].ravel().tolist()) == {0, 1}
     assert [np.flatnonzero(row)[0] for row in cut["types"]] == [4, 5, 6, 3]
-
-
-def test_batches_are_made_before_they_are_needed():
-    made, asked, before = [], threading.Semaphore(0), set(threading.enumerate())
-
-    def count_batches():
-        for i in range(100):
-            made.append(i)
-            asked.release()
-            yield {"i": np.array(i)}
-
-    batches = prefetch(count_batches(), depth=2)
-    first = next(batches)
-    for _ in range(3):  # one taken, two waiting
-        assert asked.acquire(timeout=60)
-    assert not asked.acquire(timeout=0.3)
-    assert [int(first["i"]), *(int(next(batches)["i"]) for _ in range(9))] == list(range(10))
-    batches.close()
-    assert not set(threading.enumerate()) - before
-    assert len(made) <= 10 + 3

@@ -14,8 +14,8 @@ from amazon_electra.model.pretraining.network.electra import Electra
 from amazon_electra.model.pretraining.network.encoder import initialize_weights
 from amazon_electra.model.pretraining.network.initial_weights import Origin, load_weights
 from amazon_electra.model.recipes import RECIPES, apply_settings
-from tests.model.pretraining.runs import pretrain, read_curve
-from tests.refusals import names, of_field
+from tests.model.pretraining.runs import add_generator, pretrain, read_curve
+from tests.refusals import names
 
 SHAPE = {"layers": "2", "hidden": "32", "intermediate": "64", "embedding": "16", "heads": "2"}
 SETTINGS = SHAPE | {"batch": 8, "dropout": 0, "log_every": 1, "precision": "fp32"}
@@ -39,7 +39,7 @@ def run_steps(shards, output, *words, steps=3, **settings):
 def test_continuing_from_transformers_folders(shards, tmp_path):
     """What we exported is read back, both networks; the loss goes on where it was."""
     first = run_steps(shards, tmp_path / "first", learning_rate=5e-3, steps=60)
-    begun = ["--start_from", first["discriminator"], "--start_generator_from", first["generator"]]
+    begun = ["--start_from", add_generator(first["discriminator"], first["generator"])]
     run_steps(shards, tmp_path / "second", *begun, learning_rate=1e-6)
     before, after = (
         [*read_curve(tmp_path / name, "generator_loss").values()] for name in ("first", "second")
@@ -84,9 +84,9 @@ def test_a_masked_language_model_becomes_both_networks(shards, tmp_path):
 
 @pytest.fixture(scope="module")
 def made(shards, tmp_path_factory):
-    """Shards, and the two folders of a run on them."""
+    """Shards, and the discriminator of a run on them."""
     result = run_steps(shards, tmp_path_factory.mktemp("made"), steps=1)
-    return shards, Path(result["discriminator"]), Path(result["generator"])
+    return shards, Path(result["discriminator"])
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def made(shards, tmp_path_factory):
     ],
 )
 def test_weights_of_another_shape_are_refused_by_name(recipe, made, other, named):
-    shards, discriminator, _ = made
+    shards, discriminator = made
     other = apply_settings(recipe, dict([other.split("=")]))
     with pytest.raises(UserError, check=names(f" {discriminator}: {named}")):
         load_weights(
@@ -121,21 +121,11 @@ def without_a_weight(folder):
     ],
 )
 def test_what_is_missing_is_named(recipe, made, tmp_path, spoil, named):
-    shards, discriminator, _ = made
+    shards, discriminator = made
     copy = Path(shutil.copytree(discriminator, tmp_path / "copy"))
     spoil(copy)
     with pytest.raises(UserError, check=names(f" {copy}: ", named)):
         load_weights(fresh(recipe, 100), recipe.architecture, Origin(copy), shards / "vocabulary")
-
-
-def test_an_unused_generator_is_refused(made, tmp_path):
-    shards, discriminator, generator = made
-    words = ["--start-generator-from", generator]
-    with pytest.raises(UserError, check=of_field("--start-generator-from")):
-        run_steps(shards, tmp_path, *words)
-    words += ["--start-from", discriminator]
-    with pytest.raises(UserError, check=of_field("--start-generator-from")):
-        run_steps(shards, tmp_path, *words, objective="mlm")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from amazon_electra.model.pretraining.network.masked_prediction import (
     compute_masked_means,
     gather_states,
 )
-from tests.model.pretraining.runs import SHAPE, pretrain
+from tests.model.pretraining.runs import SHAPE, add_generator, pretrain
 
 SETTINGS = SHAPE | {"objective": "twins", "dropout": 0, "precision": "fp32"}
 
@@ -70,7 +70,7 @@ def test_it_is_written_scored_and_read(shards, dev_shards, tmp_path, monkeypatch
     first = pretrain(shards, tmp_path / "first", *words, steps=2, **SETTINGS)
     assert first["validation_discriminator_auc"] == 1.0
     written = load_file(Path(first["generator"]) / "model.safetensors")
-    start = ("--start-from", first["encoder"], "--start-generator-from", first["generator"])
+    start = ("--start-from", add_generator(first["encoder"], first["generator"]))
     own = {name: value for name, value in SETTINGS.items() if name not in SHAPE}
     own |= {"batch": 8, "learning_rate": 1e-12}
     again = pretrain(shards, tmp_path / "again", *start, steps=1, **own)

@@ -34,9 +34,10 @@ def test_samples_follow_the_softmax(entries):
     assert chi_square < freedom + 4 * (2 * freedom) ** 0.5
 
 
-@pytest.mark.parametrize("rows", [3, 1000])
-def test_loss_and_gradients_are_those_of_cross_entropy(rows, monkeypatch):
+@pytest.mark.parametrize(("rows", "multiple"), [(3, 1), (1000, 1), (1000, 256)])
+def test_loss_and_gradients_are_those_of_cross_entropy(rows, multiple, monkeypatch):
     monkeypatch.setitem(vocabulary_loss.ROWS_AT_ONCE, "cpu", rows)
+    monkeypatch.setitem(vocabulary_loss.ENTRIES_MULTIPLE, "cpu", multiple)
     open_device("cpu", "fp32")
     generator = torch.Generator().manual_seed(0)
     states, word, bias = (
@@ -76,24 +77,3 @@ def test_the_largest_uniform_number_is_finite():
     [[largest, other]] = draw_gumbel(torch.tensor([key]), 2).tolist()
     assert largest == pytest.approx(-log(-log(1 - 2**-24)))
     assert other < largest
-
-
-@pytest.mark.parametrize("entries", [77, 1024])
-def test_entries_that_fill_up_a_multiple_change_nothing(entries, monkeypatch):
-    generator = torch.Generator().manual_seed(0)
-    states, word, bias = (
-        torch.randn(*shape, generator=generator) for shape in ((10, 16), (entries, 16), (entries,))
-    )
-    originals = torch.randint(0, entries, (10,), generator=generator)
-    found = []
-    for multiple in (1, 256):
-        monkeypatch.setitem(vocabulary_loss.ENTRIES_MULTIPLE, "cpu", multiple)
-        arguments = [tensor.clone().requires_grad_() for tensor in (states, word, bias)]
-        loss, sampled, right = VocabularyLoss.apply(
-            *arguments, originals, torch.ones(10), torch.arange(10), compute_rows
-        )
-        loss.backward()
-        found.append([loss, sampled, right, *(tensor.grad for tensor in arguments)])
-    for plain, filled in zip(*found, strict=True):
-        torch.testing.assert_close(plain, filled)
-    assert found[0][4].shape == (entries, 16)

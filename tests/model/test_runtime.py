@@ -1,6 +1,4 @@
-"""Which checkpoints stay on disk, what is read when one is damaged, and that the numbers of a step
-cannot change without the version by which a checkpoint is continued.
-"""
+"""Checkpoints on disk; the numbers of a step change only with the version that one continues."""
 
 import os
 from itertools import islice
@@ -9,14 +7,10 @@ import pytest
 import torch
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.pretraining import VERSION, checkpoint
-from amazon_electra.model.pretraining.checkpoint import (
-    CheckpointWriter,
-    State,
-    load_newest_state,
-    prune_checkpoints,
-    save_state,
-)
+from amazon_electra.model import runtime
+from amazon_electra.model.device import open_device
+from amazon_electra.model.pretraining import VERSION
+from amazon_electra.model.runtime import Checkpoints, State, save_state
 from tests.model.pretraining.runs import build, take_steps
 from tests.refusals import names
 
@@ -29,15 +23,26 @@ def names_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_newest_state_is_read_back(tmp_path):
+def find(folder):
+    return Checkpoints(folder).find(open_device("cpu", "fp32"))
+
+
+def write(checkpoints, step, **numbers):
+    checkpoints.write(state_of(step, **numbers))
+    checkpoints.wait()
+
+
+def test_the_newest_states_are_kept_and_read_back(tmp_path):
     folder = tmp_path / "new" / "folder"
-    assert load_newest_state(folder) is None
-    for step in (900, 10_000, 1000):
-        path = save_state(folder, state_of(step, tokens=7))
-        assert names_in(path) == ["state.json", "state.safetensors"]
-    assert names_in(folder) == ["step-00000900", "step-00001000", "step-00010000"]
-    back = load_newest_state(folder)
-    assert (back.step, back.numbers) == (10_000, {"step": 10_000, "tokens": 7})
+    assert find(folder) is None
+    checkpoints = Checkpoints(folder, keep=2)
+    for step in (900, 1000, 10_000):
+        (folder / "writing-step-00000002").mkdir(parents=True)  # of a killed write
+        write(checkpoints, step, tokens=7)
+    assert names_in(folder) == ["step-00001000", "step-00010000"]
+    assert names_in(folder / "step-00010000") == ["state.json", "state.safetensors"]
+    back = find(folder)
+    assert (back.step, back.numbers["tokens"]) == (10_000, 7)
     assert back.tensors["a"].tolist() == [10_000.0] * 2
 
 
@@ -55,52 +60,27 @@ def cut(path):
     ],
     ids=["tensors cut", "no step", "no tensors"],
 )
-def test_a_damaged_one_is_set_aside(tmp_path, capsys, damage):
-    for step in (1, 2):
-        damage(save_state(tmp_path, state_of(3)))
-        save_state(tmp_path, state_of(step))
-        assert load_newest_state(tmp_path).step == step, "also where one was set aside before"
-        assert names_in(tmp_path / "damaged-step-00000003")
-    [*_, told] = capsys.readouterr().err.splitlines()
-    assert str(tmp_path / "step-00000003") in told
-    assert names_in(tmp_path) == ["damaged-step-00000003", "step-00000001", "step-00000002"]
-
-
-def test_where_all_are_damaged_nothing_begins_anew_unasked(tmp_path):
-    cut(save_state(tmp_path, state_of(3)) / "state.json")
-    with pytest.raises(UserError, check=names(str(tmp_path))):
-        load_newest_state(tmp_path)
-    assert load_newest_state(tmp_path) is None, "that is the same command again"
+def test_a_damaged_one_is_named(tmp_path, damage):
+    save_state(tmp_path, state_of(1))
+    damage(save_state(tmp_path, state_of(3)))
+    with pytest.raises(UserError, check=names(tmp_path / "step-00000003")):
+        find(tmp_path)
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
-    writer = CheckpointWriter(tmp_path, keep=3)
-    writer.write(state_of(1), best_step=1)
-    writer.wait()
+    checkpoints = Checkpoints(tmp_path, keep=3)
+    write(checkpoints, 1)
 
     def full(path):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "sync_path", full)
-        writer.write(state_of(2), best_step=1)
+        patched.setattr(runtime, "sync_path", full)
         with pytest.raises(UserError, check=names("step-00000001")):
-            writer.wait()
+            write(checkpoints, 2)
     assert names_in(tmp_path) == ["step-00000001"]
-    writer.wait()
-    writer.write(state_of(3), best_step=3)
-    writer.wait()
+    write(checkpoints, 3)
     assert names_in(tmp_path) == ["step-00000001", "step-00000003"], "the next one is written"
-
-
-def test_the_remains_of_a_killed_write_are_removed(tmp_path):
-    for name in ("writing-step-00000002", "writing-step-00000003"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "state.json").write_text("{")
-    save_state(tmp_path, state_of(2))
-    assert load_newest_state(tmp_path).step == 2
-    prune_checkpoints(tmp_path, keep=1)
-    assert names_in(tmp_path) == ["step-00000002"]
 
 
 def test_all_is_on_disk_before_its_name(tmp_path, monkeypatch):

@@ -166,6 +166,8 @@ def compute_loss(
 class Contrast(Run):
     """The network, its texts and its optimizer; of several processes none stops within a step."""
 
+    checkpoints: Checkpoints
+
     def __init__(
         self,
         config: ContrastiveConfig,

@@ -107,8 +107,15 @@ def pretrain(
         check_processes(resources.device, processes)
         batch = RECIPES[config.recipe].pretraining.batch
         check_batch(int(config.settings.get("batch", batch)), processes)
-        places = {"start_from": place, "validation": validation, "resources": resources}
-        run = partial(pretrain, config, shards, output, **places)
+        run = partial(
+            pretrain,
+            config,
+            shards,
+            output,
+            start_from=place,
+            validation=validation,
+            resources=resources,
+        )
         return PretrainResult(**run_processes(run, processes))
     found = Shards.open(Path(shards))
     origin = find_origin(place, output)

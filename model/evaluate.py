@@ -1,18 +1,16 @@
 """Evaluate a fine-tuned model folder: `python -m amazon_electra.model.evaluate --model DIR --task
 NAME --data DIR --output DIR`.
 
-Writes predictions.parquet (one row per example), metrics.json (every metric with its bootstrap 95%
-interval, and the confusion matrix) and mistakes.jsonl (the hundred worst, with their text).
+Writes predictions.parquet (one row per example) and metrics.json (every metric with its bootstrap
+95% interval, and the confusion matrix).
 """
 
-import json
 import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.errors import require
@@ -30,13 +28,7 @@ from amazon_electra.model.finetuning.examples import Example, Split, Task, load_
 from amazon_electra.model.finetuning.head import read_task_head
 from amazon_electra.model.finetuning.request import choose_sampling
 from amazon_electra.model.finetuning.tasks import find_task
-from amazon_electra.model.finetuning.tasks.corpus import locate_reviews
 from amazon_electra.model.results import EvaluationResult
-
-CHOSEN_ON_DEV = ("learning_rate", "C", "class_weight")
-"""Fields of result.json, of a fine-tuning or a regression, that metrics.json has too."""
-MISTAKES_KEPT = 100
-"""The worst mistakes of a split, which are kept with their text."""
 
 
 def evaluate(
@@ -83,8 +75,8 @@ def evaluate_model(
     device: str = "auto",
     cache: Path | None = None,
 ) -> dict[str, Any]:
-    """Write predictions.parquet, metrics.json and mistakes.jsonl of a split; return the metrics.
-    The fine-tuning's settings choose the examples; `cache` keeps their tokens for other arms.
+    """Write predictions.parquet and metrics.json of a split; return the metrics. The fine-tuning's
+    settings choose the examples; `cache` keeps their tokens for other arms.
     """
     started = time.perf_counter()
     trained = read_task_head(folder).task
@@ -97,16 +89,13 @@ def evaluate_model(
     examples = load_examples(task, data, split, sampling, left_out)
     predictions = predict_examples(folder, task, examples, settings.precision, device, cache)
     output.mkdir(parents=True, exist_ok=True)
-    write_mistakes(predictions, examples, task, data, output / "mistakes.jsonl")
     if task.shape == "span":
         answers = dict(zip(predictions.ids, predictions.predictions, strict=True))
         write_json(output / "answers.json", answers)
     seconds = round(time.perf_counter() - started, 3)
-    result = read_json(folder / "result.json")
     measured = summarize_predictions(predictions, task, split) | {
         "model": str(folder),
         "data": str(data),
-        **{name: result[name] for name in CHOSEN_ON_DEV if name in result},
         "left_out": dict(left_out),
         "seed": finetuning_run["seed"],
         "encoder": finetuning_run["encoder"],
@@ -132,45 +121,6 @@ def summarize_predictions(predictions: Predictions, task: Task, split: str) -> d
     if task.shape == "classification":
         result |= {"labels": list(task.labels), "confusion": count_confusions(predictions)}
     return result
-
-
-def write_mistakes(
-    predictions: Predictions, examples: Sequence[Example], task: Task, data: Path, path: Path
-) -> None:
-    """Write the wrong answers of the highest loss, one a line, with the record of a review."""
-    order = np.argsort(-np.nan_to_num(predictions.loss), kind="stable")
-    is_mistake = predictions.find_misclassified()
-    worst = [i for i in order if is_mistake[i]][:MISTAKES_KEPT]
-    records = locate_reviews(data, [examples[i].id for i in worst])
-    with path.open("w", encoding="utf-8") as file:
-        for i in worst:
-            example = examples[i]
-            row = records.get(example.id, {}) | {
-                "example_id": example.id,
-                "label": format_answer(task, example, predictions.labels[i]),
-                "prediction": format_answer(task, example, predictions.predictions[i]),
-                "loss": float(predictions.loss[i]),
-                "text": example.text,
-            }
-            row |= {"pair": example.pair} if example.pair else {}
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def format_answer(task: Task, example: Example, answer: Any) -> Any:
-    """Return a label or prediction as a reader knows it: class, ending, words with their tags."""
-    match task.shape:
-        case "classification" if isinstance(answer, int):
-            return task.labels[answer]
-        case "multilabel":
-            return [label for label, has in zip(task.labels, answer, strict=True) if has]
-        case "choice" if isinstance(answer, int):
-            return example.choices[answer]
-        case "tokens":
-            return " ".join(
-                f"{word}/{task.labels[tag]}"
-                for word, tag in zip(example.words, answer, strict=False)
-            )
-    return answer
 
 
 if __name__ == "__main__":

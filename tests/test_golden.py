@@ -21,7 +21,7 @@ from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.model import pretrain, vocabulary
 from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.beam_jobs.dumps import run_job
-from tests.model.report.evaluations import render, said, write_cells
+from tests.model.report.evaluations import render, write_cells
 
 THINGS = ("kettle", "film", "novel", "razor", "Café au lait", "camera", "board game", "ladder")
 GOOD = ("works great", "is wonderful", "made my day", "is worth every cent", "arrived early")
@@ -180,8 +180,7 @@ def test_a_pre_training(shards, tmp_path):
 
 
 def test_the_numbers_of_a_report(tmp_path):
-    arms = {"ours": lambda _, seed: said(0.85, seed), "other": lambda _, seed: said(0.7, seed)}
-    summary, _ = render(tmp_path, write_cells(tmp_path, arms))
+    summary, _ = render(tmp_path, write_cells(tmp_path, {"ours": 0.85, "other": 0.7}))
     reached = {result["arm"]: result["metrics"]["accuracy"] for result in summary.results}
     assert reached["ours"] == pytest.approx(
         {"value": 0.855, "low": 0.8202771475598475, "high": 0.8897228524401525}

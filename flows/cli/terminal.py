@@ -210,8 +210,6 @@ def print_results(folder: Path) -> None:
         cells = row["task"], row["arm"], row["seed_count"], "\n".join(metrics)
         table.add_row(*map(escape_controls, cells))
     console.print(table)
-    for answer in filter(None, (row.get("only_answer") for row in report["results"])):
-        console.print(escape_controls(f"! {answer}"), style="bold red", soft_wrap=True)
     for difference in report["differences"]:
         console.print(escape_controls(format_difference(difference)), soft_wrap=True)
 

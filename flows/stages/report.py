@@ -43,7 +43,7 @@ class Report(Stage):
 
     describe: Callable[[Store], ReportInput] | None = None
 
-    name, version = "report", 22
+    name, version = "report", 23
     Config: ClassVar[type[Settings]] = ReportConfig
     ends_run = True
 
@@ -108,7 +108,6 @@ def describe_study(title: str, facts: RunFacts, store: Store) -> ReportInput:
         store=store.address,
         arms=[_describe_arm(store, arms[name], tasks, facts.encoder) for name in names],
         comparisons=[*first, *(pair for pair in pairs if pair not in first)] if pairs else [],
-        adaptation=pairs,
         cells=[_describe_cell(store, cell) for cell in cells],
         curve=[_describe_cell(store, cell) for cell in facts.curve],
         models=folders,

@@ -23,7 +23,7 @@ class StudyReport(Report):
     file: Path | None = None
     """The study as its author wrote it."""
 
-    name, version, Config = "study", 18, StudyConfig
+    name, version, Config = "study", 19, StudyConfig
 
     def prepare(self, store: Store, folder: Path) -> None:
         super().prepare(store, folder)

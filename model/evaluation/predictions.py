@@ -44,21 +44,6 @@ class Predictions:
     def predicted_numbers(self) -> np.ndarray:
         return np.asarray(self.predictions, dtype=np.float64)
 
-    def find_misclassified(self) -> np.ndarray:
-        """Return a mask of the examples that are not fully right, bool [n]; of numbers none is."""
-        if "exact" in self.scores:
-            return self.scores["exact"] == 0
-        if "right" in self.scores:
-            right, others = (
-                self.scores["right"],
-                (self.scores["labelled"], self.scores["predicted"]),
-            )
-            return right < np.maximum(*others)
-        if not self.n_classes:
-            return np.ones(len(self), dtype=bool)
-        is_wrong = np.not_equal(self.predicted_classes, self.gold_array)
-        return is_wrong if is_wrong.ndim == 1 else is_wrong.any(1)
-
     @property
     def is_multilabel(self) -> bool:
         return self.probabilities is not None and self.gold_array.ndim == 2
@@ -68,11 +53,6 @@ class Predictions:
         """Numbers whose softmax, or sigmoid, are the probabilities, float64 [n, classes]."""
         assert self.probabilities is not None
         return take_logarithms(self.probabilities, self.is_multilabel)
-
-    def have_same_answers(self, other: "Predictions") -> bool:
-        """Return whether both predict the same for every example, in whatever order."""
-        own, others = (dict(zip(p.ids, p.predictions, strict=True)) for p in (self, other))
-        return own == others
 
     def take_rows(self, rows: Sequence[int] | np.ndarray) -> "Predictions":
         """Return the predictions of the examples `rows`, in the order of `rows`."""

@@ -186,47 +186,6 @@ def compare_arms(
     )
 
 
-def compare_pooled(
-    metric: Metric,
-    settings: Sequence[tuple[Sequence[Predictions], Sequence[Predictions]]],
-    seed: int = 0,
-) -> Comparison:
-    """Compare two arms over several tasks or numbers of labels by the mean difference. A setting is
-    (predictions of a, of b), one per seed; all have the same seeds and one pre-training. An example
-    is resampled in all settings at once and a seed counts by its mean over them, so that the test
-    keeps its level however unlike their variances are.
-    """
-    seeds = len(settings[0][0])
-    is_even = all(len(side) == seeds for setting in settings for side in setting)
-    require(seeds and is_even, "settings to be pooled need the same seeds of both arms")
-    place: dict[str, int] = {}
-    for (first, *_), _ in settings:
-        for example in first.ids:
-            place.setdefault(example, len(place))
-    columns = []
-    for a, b in settings:
-        aligned = _align_examples([*a, *b])
-        rows = [place[example] for example in aligned[0].ids]
-        for predictions in aligned:
-            own = metric.columns(predictions)
-            columns.append(np.zeros((len(place), own.shape[1])))
-            columns[-1][rows] = own
-
-    def average(values: np.ndarray) -> np.ndarray:
-        """[settings × arms × seeds, ...] → the differences [1, seeds, ...]."""
-        by_arm = values.reshape(len(settings), 2, seeds, *values.shape[1:])
-        return (by_arm[:, 0] - by_arm[:, 1]).mean(0)[None]
-
-    full = average(metric.value(np.stack([one.sum(0) for one in columns])))
-    resampled = average(metric.value(_resample_sums(columns, seed, SAMPLES)))
-    difference = float(full.mean())
-    spread = Spread(float(resampled.var(ddof=1)), 0.0, 0.0, 1.0)
-    if seeds > 1:
-        spread = _estimate_spread(full, resampled, len(place))
-    low, high, p = _judge(metric, difference, spread)
-    return Comparison(metric.name, difference, low, high, p, len(place), seeds, spread=spread)
-
-
 def correct_comparisons(
     comparisons: Sequence[Comparison], independent: int | None = None
 ) -> list[Comparison]:

@@ -41,14 +41,6 @@ def format_p(p: float | None) -> str:
     return "–" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def format_answer(answer: Any) -> str:
-    """Return a label or prediction as text; several answers are a list of (text, place)."""
-    if not isinstance(answer, list):
-        return str(answer) or "none"
-    texts = [str(one[0]) if isinstance(one, list) else str(one) for one in answer]
-    return "; ".join(dict.fromkeys(texts)) or "none"
-
-
 def format_detail(value: Any) -> str:
     """Return a value of the dump's description."""
     if isinstance(value, list | tuple):

@@ -27,8 +27,6 @@ class ArmFacts(Facts):
     tokens: float | None = None
     matrix_flops: float | None = None
     seconds: float | None = None
-    cost: dict[str, Any] | None = None
-    """Content of latency.json (model/evaluation/latency.py)."""
 
     @property
     def is_random(self) -> bool:
@@ -69,8 +67,6 @@ class ReportInput(Facts):
     """Where the models are; empty: where commands look."""
     comparisons: list[tuple[str, str]] = []
     """Pairs of arms; without any the first arm is compared with each of the others."""
-    adaptation: list[tuple[str, str]] = []
-    """Those of the pairs that differ in the encoder alone, adapted and as published."""
     arms: list[ArmFacts] = []
     dump: dict[str, Any] = {}
     synthetic: bool = False

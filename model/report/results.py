@@ -1,14 +1,11 @@
 """Brings a study's evaluations together: arms × tasks, seeds pooled, differences tested."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.nesting import find_json, read_json
@@ -76,13 +73,6 @@ class Cell:
     def seed_pair(self) -> SeedPair:
         return self.pretraining_seed, self.seed
 
-    def find_only_answer(self) -> str | None:
-        """Return the class that is the only answer, "" where no question is answered; else None."""
-        if "confusion" in self.about:
-            predicted = np.flatnonzero(np.sum(self.about["confusion"], axis=0))
-            return self.about["labels"][predicted[0]] if len(predicted) == 1 else None
-        return None if any(answer != "" for answer in self.predictions.predictions) else ""
-
 
 @dataclass(frozen=True)
 class Results:
@@ -121,18 +111,6 @@ class Results:
         if pretrainings < 2:
             return str(len(cells))
         return f"{pretrainings} × {len(cells) / pretrainings:g}"
-
-    def describe_only_answer(self, arm: str, task: str) -> str:
-        """Return that an arm answers one class only, or nothing; empty where it does not."""
-        cells = self.list_cells(arm, task)
-        answers = Counter(a for a in (cell.find_only_answer() for cell in cells) if a is not None)
-        if not answers:
-            return ""
-        times, seeds = answers.total(), len(cells)
-        where = "" if times == seeds else f" with {times} of {seeds} seeds"
-        if named := ", ".join(answers):
-            return f"{task}: {arm} answers one class only{where}: {named}"
-        return f"{task}: {arm} answers nothing{where}"
 
     @property
     def is_cross_validated(self) -> bool:
@@ -198,9 +176,8 @@ class Results:
                     continue
                 metric = METRICS[self.get_main_metric(task)]
                 c = significance.compare_arms(metric, of_a, of_b, seeds)
-                same = all(x.have_same_answers(y) for x, y in zip(of_a, of_b, strict=True))
                 one_checkpoint = c.pretraining_seeds == 1 and not {a, b} <= self.untrained
-                compared.append(Difference(a, b, task, c, one_checkpoint, same))
+                compared.append(Difference(a, b, task, c, one_checkpoint))
             has_both = len(compared) > before
             require(has_both, f"comparisons: {a!r} and {b!r} have no task and seed in common")
         taking_part = {(d.task, arm) for d in compared for arm in (d.a, d.b)}
@@ -243,7 +220,6 @@ class Difference:
     comparison: Comparison
     one_checkpoint: bool = False
     """Whether there was one pre-training, so that nothing is known of others."""
-    same_answers: bool = False
 
     @property
     def scope(self) -> str:
@@ -253,8 +229,6 @@ class Difference:
     @property
     def words(self) -> str:
         """The finding: which arm is better, or that there is no evidence of a difference."""
-        if self.same_answers:
-            return "both models give the same answers"
         return self.comparison.describe(self.a, self.b, METRICS[self.comparison.metric].better)
 
     @property
@@ -267,7 +241,7 @@ class Difference:
     @property
     def finding(self) -> str:
         """The words for a row that names both arms already."""
-        is_found = self.same_answers or self.comparison.is_significant
+        is_found = self.comparison.is_significant
         return self.words if is_found else "no evidence of a difference"
 
 
@@ -278,40 +252,6 @@ def load_results(study: ReportInput, cells: Sequence[CellFacts], base: Path) -> 
         of = "" if pair[0] is None else f" of pre-training seed {pair[0]}"
         require(times < 2, f"cells: {arm} on {task} has seed {pair[1]}{of} {times} times")
     return Results(loaded, frozenset(arm.name for arm in study.arms if arm.is_random))
-
-
-def pool_differences(
-    points: Sequence[Results], pairs: Sequence[tuple[str, str]]
-) -> list[Difference]:
-    """Compare pairs of arms over all their tasks with one main metric, and over all `points`, which
-    differ in the number of labels; Holm-corrected over what is returned.
-
-    A pair is left out where it has one setting, no seed in common, or several pre-trainings.
-    """
-    found: list[Difference] = []
-    for a, b in pairs:
-        settings: dict[str, list[tuple[str, dict[SeedPair, tuple[Predictions, Predictions]]]]] = {}
-        for results in points:
-            for task in results.tasks:
-                seeds, of_a, of_b = results.pair_seeds(a, b, task)
-                if both := dict(zip(seeds, zip(of_a, of_b, strict=True), strict=True)):
-                    settings.setdefault(results.get_main_metric(task), []).append((task, both))
-        for metric, every in settings.items():
-            shared = sorted(set.intersection(*(set(both) for _, both in every)))
-            if len(every) < 2 or not shared or shared[0][0] is not None:
-                continue
-            sides = [
-                ([both[pair][0] for pair in shared], [both[pair][1] for pair in shared])
-                for _, both in every
-            ]
-            tasks = ", ".join(dict.fromkeys(task for task, _ in every))
-            c = significance.compare_pooled(METRICS[metric], sides)
-            found.append(Difference(a, b, f"{tasks}: {len(every)} settings", c))
-    adjusted = significance.adjust_p_values([d.comparison.p for d in found])
-    return [
-        replace(d, comparison=replace(d.comparison, p_holm=p))
-        for d, p in zip(found, adjusted, strict=True)
-    ]
 
 
 def load_cell(cell: CellFacts, base: Path) -> Cell:
@@ -330,10 +270,3 @@ def load_cell(cell: CellFacts, base: Path) -> Cell:
         base / cell.finetuned if cell.finetuned else Path(about.get("model", "")),
         cell.pretraining_seed,
     )
-
-
-def read_mistakes(cell: Cell) -> list[dict[str, Any]]:
-    """Return the answers of a cell with the highest loss; none where the folder has no file."""
-    file = cell.folder / "mistakes.jsonl"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    return [json.loads(line) for line in lines]

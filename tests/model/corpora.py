@@ -1,7 +1,6 @@
 """Tiny corpora and encoders that tests build for themselves."""
 
 import hashlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,13 +15,10 @@ from transformers import (
     DistilBertModel,
     ElectraConfig,
     ElectraForPreTraining,
-    ElectraForSequenceClassification,
     PreTrainedModel,
 )
 
 from amazon_electra.model.finetuning.examples import Example, Shape
-from amazon_electra.model.finetuning.head import Head
-from amazon_electra.model.finetuning.network import save_finetuned
 from tests.tokenizer_kinds import BERT, write_word_pieces
 
 GOOD = ("great", "lovely", "sturdy", "perfect", "splendid")
@@ -116,24 +112,6 @@ def write_distilbert(folder: Path) -> Path:
 
 def _save(model: PreTrainedModel, folder: Path) -> Path:
     model.save_pretrained(folder)
-    return folder
-
-
-def write_finetuned(folder: Path) -> Path:
-    """A folder as model.finetune writes it, of a network whose two classes are near each other, and
-    the corpus of its data.
-    """
-    write_corpus(folder / "corpus", reviews=300)
-    size = write_tokenizer(folder / "tokenizer")
-    torch.manual_seed(0)
-    config = ElectraConfig(
-        vocab_size=size, embedding_size=64, hidden_size=64, num_hidden_layers=1,
-        num_attention_heads=2, intermediate_size=64, initializer_range=0.2,
-    )  # fmt: skip
-    head = Head("polarity", "classification", ("negative", "positive"), 32, 0)
-    network = ElectraForSequenceClassification(config)
-    save_finetuned(network, head, str(folder / "tokenizer"), folder / "model")
-    (folder / "model" / "run.json").write_text(json.dumps({"data": str(folder / "corpus")}))
     return folder
 
 

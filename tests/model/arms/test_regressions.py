@@ -58,7 +58,6 @@ def test_a_regression_writes_what_a_fine_tuning_does(made, kind):
     natural = [one for one in result["tried"] if one["class_weight"] is None]
     assert min(natural, key=lambda one: one["loss"])["C"] == result["C"]
     measured = json.loads((made / f"{kind}-test" / "metrics.json").read_text())
-    assert measured["C"] == result["C"]
     assert measured["metrics"]["accuracy"]["value"] > 0.9
 
 

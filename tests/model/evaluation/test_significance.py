@@ -10,10 +10,8 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.evaluation import significance
 from amazon_electra.model.evaluation.metrics import METRICS
 from tests.model.evaluation.simulated_studies import (
-    EXAMPLES,
     GRID,
     STUDIES,
-    arm,
     predictions,
     pretrained_study,
     seedless_study,
@@ -116,38 +114,3 @@ def test_a_comparison_is_judged_by_its_corrected_p():
     assert [c.p_holm for c in corrected] == pytest.approx([0.03, 0.06, 0.06])
     assert [c.is_significant for c in corrected] == [True, False, False]
     assert corrected[1].describe("A", "B", "higher").startswith("no evidence")
-
-
-def draw_settings(number, scales, seeds, effect=0.0):
-    """Settings whose seeds vary by `scales`; all are evaluated on the same examples."""
-    generator = np.random.default_rng([17, number])
-    difficulty = generator.normal(0.8, 1.0, EXAMPLES)
-    return [
-        (arm(generator, difficulty, seeds, scale, effect), arm(generator, difficulty, seeds, scale))
-        for scale in scales
-    ]
-
-
-@pytest.mark.parametrize("seeds", [1, 3])
-def test_pooled_settings_without_a_difference_find_few(seeds):
-    """Their seeds' deviations are 0.1 to 1. With 1,500 studies and 1,000 samples 4.9% (one seed)
-    and 4.8% (three) find one.
-    """
-    scales = np.geomspace(0.1, 1.0, 6) if seeds > 1 else np.zeros(6)
-    ps = [
-        significance.compare_pooled(METRICS["accuracy"], draw_settings(n, scales, seeds)).p
-        for n in range(STUDIES)
-    ]
-    assert np.mean(np.array(ps) < 0.05) <= 0.07
-
-
-def test_a_gain_in_nine_settings_is_found():
-    settings = draw_settings(0, np.full(9, 0.05), 5, effect=0.2)
-    single = significance.correct_comparisons(
-        [significance.compare_arms(METRICS["accuracy"], a, b) for a, b in settings]
-    )
-    pooled = significance.compare_pooled(METRICS["accuracy"], settings)
-    assert sum(one.is_significant for one in single) < 5
-    assert pooled.is_significant
-    assert pooled.difference == pytest.approx(np.mean([one.difference for one in single]))
-    assert pooled.examples == EXAMPLES

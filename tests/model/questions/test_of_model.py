@@ -14,7 +14,7 @@ from amazon_electra.model.questions.of_model import answer_questions, mark_produ
 from amazon_electra.model.report.document import escape_markdown
 from amazon_electra.model.report.owner import Owner, list_short_answers
 from tests.model.questions.test_wrong_labels import simulate
-from tests.model.report.evaluations import render, said, write_cells
+from tests.model.report.evaluations import render, write_cells
 
 TASK = find_task("label:mood", labels=("bad", "fine", "good"))
 
@@ -94,7 +94,7 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     assert not any(field == "file" for field, _ in sliced), "there is one"
     found["slices"][0]["is_weak"] = True
     (tmp_path / "results.json").write_text(json.dumps({"task": "t", "questions": found}))
-    cells = write_cells(tmp_path, {"bert": lambda _, seed: said(0.8, seed)}, seeds=[0])
+    cells = write_cells(tmp_path, {"bert": 0.8}, seeds=[0])
     _, text = render(tmp_path, cells, models=["."])
     weak = text.partition("## Where is it weak?")[2]
     assert escape_markdown(found["slices"][0]["says"]) in weak

@@ -33,32 +33,35 @@ def said(accuracy: float, seed: int, n: int = 400) -> Predictions:
     )
 
 
-def write_cells(folder, arms, pretraining_seeds=(None,), seeds=range(3), task="polarity"):
-    """Write evaluations of a task; `arms` has the predictions of an arm by its seeds."""
+def write_cells(folder, accuracies, pretraining_seeds=(None,), seeds=range(3), task="polarity"):
+    """Write evaluations of a task of two classes, whatever it is called, and return the cells;
+    `accuracies` are those of the arms.
+    """
     cells = []
-    for arm, predict in arms.items():
+    for arm, accuracy in accuracies.items():
         for pretraining_seed in pretraining_seeds:
             for seed in seeds:
-                place = folder / f"{arm}-{pretraining_seed}-{seed}"
+                place = folder / f"{task}-{arm}-{pretraining_seed}-{seed}"
                 place.mkdir(parents=True)
-                result = predict(pretraining_seed, seed)
+                result = said(accuracy, seed + 10 * (pretraining_seed or 0))
                 predictions.write_predictions(result, place / "predictions.parquet")
-                about = summarize_predictions(result, find_task(task), "test")
+                about = summarize_predictions(result, find_task("polarity"), "test")
                 write_json(place / "metrics.json", about)
-                cell = {"arm": arm, "task": task, "seed": seed, "evaluation": place.name}
-                if pretraining_seed is not None:
-                    cell["pretraining_seed"] = pretraining_seed
-                cells.append(cell)
+                cell = {"arm": arm, "task": task, "seed": seed, "evaluation": str(place)}
+                cells.append(cell | {"pretraining_seed": pretraining_seed})
     return cells
 
 
+def write_result(cell, **content):
+    """Write what the fine-tuning of a cell says of itself."""
+    cell["finetuned"] = cell["evaluation"]
+    write_json(f"{cell['finetuned']}/result.json", content)
+
+
 def render(folder, cells, **content):
-    (folder / "study.json").write_text(json.dumps({"cells": cells, **content}))
-    result = report.write_report(folder / "study.json", folder / "report")
-    return result, read_page(folder / "study.json")
-
-
-def read_page(file):
-    """Return the report of a file as Markdown, before it becomes a page."""
-    content = report.gather(read_report_input(file), file.parent)
-    return render_template("report.md.j2", **content)
+    """Return the result of the report, and the report as Markdown, before it becomes a page."""
+    file = folder / "study.json"
+    file.write_text(json.dumps({"cells": cells, **content}))
+    result = report.write_report(file, folder / "report")
+    shown = report.gather(read_report_input(file), folder)
+    return result, render_template("report.md.j2", **shown)

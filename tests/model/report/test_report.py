@@ -2,19 +2,56 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.evaluation.significance import adjust_p_values
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.model.evaluation.significance import Comparison, adjust_p_values
 from amazon_electra.model.report import formats, report, results
 from amazon_electra.model.report.inputs import ReportInput
-from tests.model.report.evaluations import read_page, render, said, write_cells
+from tests.model.report.evaluations import render, write_cells, write_result
+from tests.refusals import names
+
+COUNTS = {
+    "read": 2000,
+    "kept": 1990,
+    "splits": {"pretrain": 9, "dev": 5, "test": 7},
+    "dropped": {"withheld": 3},
+    "columns": {"used": {"text": ["review_text"]}, "unused": ["grade", "strs"]},
+    "split_by": {"by": "text", "without": 7},
+}
 
 
-def test_the_report_names_a_difference_and_its_absence(written):
-    summary = json.loads((written / "report.json").read_text())
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """A study of two tasks: on one the arms differ by 15 points, on the other not at all. Its
+    folder, the result of its report, and the report as Markdown.
+    """
+    folder = tmp_path_factory.mktemp("study")
+    cells = write_cells(folder, {"in-domain": 0.85, "random": 0.70})
+    cells += write_cells(folder, {"in-domain": 0.7, "random": 0.701}, task="stars")
+    cost = {"tokens": 4_000_000, "matrix_flops": 1.25e13, "seconds": 185}
+    content = {
+        "title": "Adaptation <of> a model",
+        "command": "amazon-electra run --dump x.json.gz",
+        "dump": {"files": 1, "sha256": "abc"},
+        "synthetic": True,
+        "stages": [{"stage": "corpus", "counts": COUNTS}],
+        "arms": [
+            {"name": "random", "data_known": False},
+            {"name": "in-domain", "held_out": ["polarity"], **cost},
+        ],
+    }
+    return folder, *render(folder, cells, **content)
+
+
+def test_the_report_names_a_difference_and_its_absence(study):
+    folder, result, _ = study
+    summary = json.loads((folder / "report" / "report.json").read_text())
+    assert summary == result.content
     large, none = summary["differences"]
     assert large["words"] == "in-domain is better than random"
     assert 0.05 < large["low"] < 0.15 < large["high"] < 0.25
@@ -23,36 +60,123 @@ def test_the_report_names_a_difference_and_its_absence(written):
     assert [large["p_holm"], none["p_holm"]] == pytest.approx(adjusted)
     assert "no evidence of a difference between in-domain and random" in summary["answer"]
     for name in ("report.md", "report.html"):
-        assert "no evidence of a difference" in (written / name).read_text()
+        assert "no evidence of a difference" in (folder / "report" / name).read_text()
+
+
+class Page(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.links, self.tags = [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.links += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
+
+
+def test_the_page_stands_alone(study):
+    text = (study[0] / "report" / "report.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert [link for link in page.links if not link.startswith("#")] == []
+    assert not re.search(r"@import|<script|<link", text)
+    assert page.tags.count("svg") == page.tags.count("figure") == 1
+    assert "Adaptation &lt;of&gt; a model" in text
+    assert 'name="viewport"' in text
+    assert 'class="warning" role="alert"' in text
+    assert text.count("<details><summary><h2>") == study[2].count("\n## ")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "## Warnings", "## Results", "## Differences", "15 texts were withheld",
+        "amazon-electra run --dump", "calibration error", "p (Holm)",
+        "> **Warning:** The dump is the synthetic sample",
+        "**Warning:** Nothing is known of the texts that the encoder of random was trained on",
+        "| in-domain | 4,000,000 | 1.250e+13 | 185 |",
+        "Reviews read: 2,000, kept: 1,990; dropped, by reason: withheld 3.",
+        "Columns of the dump: text ← review_text; not used: grade, strs.",
+        "by a hash of its text", "7 reviews have no text",
+    ],
+)  # fmt: skip
+def test_the_report_has_every_part(study, part):
+    assert part in study[2]
+
+
+def test_the_summary_is_one_page(study):
+    text = (study[0] / "report" / "report.md").read_text()
+    assert "| in-domain |" in text
+    assert len(text.splitlines()) < 40
+    assert "<details" not in text
+
+
+ACCURACIES = {"joined": 0.92, "TF-IDF": 0.8, "fine-tuned": 0.91}
+SECONDS = {"joined": 10, "TF-IDF": 2, "fine-tuned": 280}
+
+
+def test_the_report_begins_for_a_manager(tmp_path):
+    cells = write_cells(tmp_path, ACCURACIES)
+    for cell in cells:
+        cell["cpu_seconds"] = SECONDS[cell["arm"]]
+        write_result(cell, dev={"accuracy": ACCURACIES[cell["arm"]], "loss": 0.5})
+    (tmp_path / "model").mkdir()
+    write_json(tmp_path / "model" / "cost.json", {"megabytes": 90.8, "milliseconds": 5.25})
+    write_json(tmp_path / "model" / "results.json", {"task": "polarity"})
+    result, text = render(tmp_path, cells, models=["model"], store="my store")
+    assert result.best == {"polarity": "joined"}
+    [accuracy] = [
+        row["metrics"]["accuracy"]["value"] for row in result.results if row["arm"] == "joined"
+    ]
+    first, _, rest = text.partition("##")
+    assert f"**polarity**: joined is right for {accuracy:.1%} (" in first
+    assert "of 400 test examples" in first
+    assert "over TF-IDF, where answering the most frequent class is right for 50.0%." in first
+    assert "**Next:** label new reviews with it." in first
+    assert "amazon-electra score --dump new.csv --store 'my store'" in first
+    assert "10 CPU seconds (TF-IDF 2, fine-tuned 280)" in rest
+    assert "90.8 MB and 5.2 ms" in rest
+
+
+def test_the_first_line_says_that_the_best_arm_is_no_model_to_keep(tmp_path):
+    cells = write_cells(tmp_path, {"bert": 0.8, "random": 0.8})
+    for cell in cells:
+        write_result(cell, dev={"accuracy": 0.9 if cell["arm"] == "random" else 0.8, "loss": 0.5})
+    arms = [{"name": "bert", "data_known": False}, {"name": "random"}]
+    _, text = render(tmp_path, cells, arms=arms)
+    assert "random was not pre-trained, so it is no model to keep" in text
+    assert "best of the others is bert" in text
 
 
 def test_the_table_names_the_labels_that_each_arm_read(tmp_path):
     """Of train and of dev, in one number where it was cross-validated; those of a student that
     learns from its teacher's outputs alone are its teacher's.
     """
-    names = ("teacher", "student", "folded", "other")
-    predict = {name: lambda _, seed: said(0.8, seed) for name in names}
-    cells = write_cells(tmp_path, predict, seeds=[0])
-    settings = {"soft_weight": 1.0}
     made = {
-        "teacher": {"n_train": 1600, "n_dev": 400, "teacher": None, "settings": settings},
-        "student": {"n_train": 9000, "n_dev": 400, "teacher": "made", "settings": settings},
-        "folded": {"n_train": 900, "n_dev": 900, "n_labels": 900, "teacher": None},
+        "teacher": {"n_train": 1600, "n_dev": 400},
+        "student": {"n_train": 9000, "n_dev": 400, "settings": {"soft_weight": 1.0}},
+        "folded": {"n_train": 900, "n_dev": 900, "n_labels": 900},
     }
-    for name, result in made.items():
-        result["teacher"] = result["teacher"] and str(tmp_path / "of teacher")
-        (tmp_path / f"of {name}").mkdir()
-        (tmp_path / f"of {name}" / "result.json").write_text(json.dumps({"dev": {}, **result}))
-        next(cell for cell in cells if cell["arm"] == name)["finetuned"] = f"of {name}"
+    cells = write_cells(tmp_path, dict.fromkeys((*made, "other"), 0.8), seeds=[0])
+    made["student"]["teacher"] = cells[0]["evaluation"]
+    for cell, content in zip(cells, made.values(), strict=False):
+        write_result(cell, **content)
     _, text = render(tmp_path, cells)
     table = [re.split(r" *\| *", line)[1:-1] for line in text.splitlines() if line.startswith("|")]
     place = table[0].index("labels")
-    assert {row[1]: row[place] for row in table[2:6]} == {
-        "teacher": "1,600 + 400",
-        "student": "1,600 + 400",
-        "folded": "900",
-        "other": "–",
-    }
+    assert [row[place] for row in table[2:6]] == ["1,600 + 400", "1,600 + 400", "900", "–"]
+
+
+def test_the_label_curve_has_a_column_for_each_number_of_labels(tmp_path):
+    cells, curve = write_cells(tmp_path, {"bert": 0.8, "TF-IDF": 0.8}), []
+    for n in (50, 200):
+        curve += [one | {"labels": n} for one in write_cells(tmp_path / str(n), {"TF-IDF": 0.6})]
+    for cell in cells:
+        write_result(cell, n_train=800)
+    _, text = render(tmp_path, cells, curve=curve)
+    assert "polarity, TF-IDF: 200 more labels: +" in text
+    [row] = [line for line in text.splitlines() if "polarity | TF-IDF | accuracy | 5" in line]
+    assert "50 labels | 200 labels | all" in text
+    assert [cell.split()[0] for cell in row.split("|")[4:7]] == ["58.3%", "58.3%", "80.8%"]
 
 
 @pytest.mark.parametrize(
@@ -63,145 +187,72 @@ def test_what_is_no_share_is_no_percentage(metric, shown):
     assert formats.format_with_interval(metric, values) == shown
 
 
-class Page(HTMLParser):
-    def __init__(self):
-        super().__init__()
-        self.links, self.open, self.tags = [], [], []
+def test_one_sentence_answers_however_many_comparisons_there_are():
+    def difference(task, p):
+        comparison = Comparison("accuracy", 0.1, 0.05, 0.15, p, 100, 3)
+        return results.Difference("a", "b", task, comparison)
 
-    def handle_starttag(self, tag, attributes):
-        self.tags.append(tag)
-        self.links += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
-
-
-def test_the_page_stands_alone(written):
-    text = (written / "report.html").read_text()
-    page = Page()
-    page.feed(text)
-    assert [link for link in page.links if not link.startswith("#")] == []
-    assert not re.search(r"@import|<script|<link", text)
-    assert page.tags.count("svg") == page.tags.count("figure") == 1
-    assert "Adaptation &lt;of&gt; a model" in text
-    assert "&lt;b&gt;not&lt;/b&gt; good" in text
-    assert 'name="viewport"' in text
-    assert 'class="warning" role="alert"' in text
+    shown = difference("polarity", 0.001)
+    many = [difference(f"task {i}", 0.5) for i in range(report.MANY)]
+    better = " is better than b on polarity (accuracy +10.0 points, 95% interval +5.0 to +15.0)"
+    rest = f"; there is no evidence of a difference in the other {report.MANY} comparisons."
+    assert report.compose_answer(None, [shown, *many]) == f"A{better}{rest}"
+    worse = replace(shown, comparison=shown.comparison.swap_arms())
+    assert report.compose_answer(None, [worse]).startswith("B is better than a on polarity")
+    none = report.compose_answer(None, [*many, difference("stars", 0.5)])
+    assert none == f"There is no evidence of a difference in any of {report.MANY + 1} comparisons."
 
 
-def test_a_fine_tuning_is_read_where_the_study_says_and_not_where_it_was_evaluated(study):
-    [cell, *_] = json.loads((study / "study.json").read_text())["cells"]
-    given = ReportInput.model_validate({"cells": [cell | {"finetuned": "copies/one"}]})
-    [found] = results.load_results(given, given.cells, study).cells
-    assert found.finetuned == study / "copies" / "one"
+def test_named_pairs_are_compared_and_one_arm_is_not(tmp_path):
+    cells = write_cells(tmp_path, {"in-domain": 0.85, "random": 0.7})
+    result, text = render(tmp_path, cells, comparisons=[["random", "in-domain"]])
+    assert [(d["a"], d["b"], d["words"]) for d in result.differences] == [
+        ("random", "in-domain", "in-domain is better than random"),
+    ]
+    assert "random − in-domain" in text
+    result, text = render(tmp_path, [cell for cell in cells if cell["arm"] == "random"])
+    assert result.differences == []
+    assert result.answer.endswith("there is no second model to compare it with.")
+    assert "## Differences" not in text
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        "## Warnings", "## Results", "15 texts were withheld", "amazon-electra run --dump",
-        "calibration error", "Worst mistakes", "p (Holm)",
-        "**Warning:** Nothing is known of the texts that the encoder of random was trained on",
-        "| in-domain | 4,000,000 | 1.250e+13 | 185 | 123,456 | 5.0 | 2.50 / 3.50 | 0.50 / 0.70 |",
-        "| random | – | – | – | 123,456 | 5.0 | 1.50 / 2.50 | 0.50 / 0.70 | 321 | 1,000 |",
-        "Reviews read: 2,000, kept: 1,990; dropped, by reason: withheld 3.",
-        "Columns of the dump: text ← review_text; not used: grade, strs.",
-    ],
-)  # fmt: skip
-def test_the_page_has_every_part(study, written, part):
-    assert part in read_page(study / "study.json")
+def test_one_pretraining_is_named_and_several_are_counted(tmp_path):
+    """The random arm has no checkpoint: each of its seeds meets every pre-training of the other."""
+    one, random = (write_cells(tmp_path, {n: a}) for n, a in (("trained", 0.85), ("random", 0.7)))
+    result, text = render(tmp_path, one + random)
+    [difference] = result.differences
+    assert (difference["one_checkpoint"], difference["pretraining_seeds"]) == (True, 1)
+    assert "points of this one checkpoint, 95% interval" in result.answer
+    assert "comes from one pre-training" in text
+
+    several = write_cells(tmp_path, {"trained": 0.85}, (1, 2, 3))
+    result, text = render(tmp_path, several + random)
+    [difference] = result.differences
+    assert difference["one_checkpoint"] is False
+    assert (difference["pretraining_seeds"], difference["seeds"]) == (3, 9)
+    assert "checkpoint" not in result.answer + text
+    assert "Pre-training seeds are a random effect as well" in text
+    assert "| polarity | trained | 3 × 3 | – | 400 |" in text
+    assert "| polarity | random | 3 | – | 400 |" in text
 
 
-def test_the_summary_is_one_page(written):
-    text = (written / "report.md").read_text()
-    assert "| in-domain |" in text
-    assert len(text.splitlines()) < 40
-    assert "<details" not in text
-    page = (written / "report.html").read_text()
-    assert "<summary>in-domain, polarity, seed 0</summary>" in page
-    assert page.count("good | at all 29") == 4
-
-
-@pytest.mark.slow
-def test_writing_twice_gives_the_same_page(written, study):
-    report.write_report(study / "study.json", study / "again")
-    assert (study / "again" / "report.html").read_text() == (written / "report.html").read_text()
-
-
-@pytest.mark.parametrize(
-    ("content", "field"),
-    [
+def test_mistakes_of_a_study_are_named(tmp_path):
+    cells = write_cells(tmp_path, {"trained": 0.8}, (1, 2)) + write_cells(tmp_path, {"random": 0.7})
+    given = ReportInput.model_validate({"cells": cells})
+    with pytest.raises(UserError, check=names("trained", "general")):
+        results.load_results(given, given.cells, tmp_path).compare_pairs([("trained", "general")])
+    for place, named in (
+        (0, "seed 0 of pre-training seed 1 "),
+        (-1, "random on polarity has seed"),
+    ):
+        with pytest.raises(UserError, check=names(named)):
+            results.load_results(given, [*given.cells, given.cells[place]], tmp_path)
+    for content, field in (
         ('{"cells": []}', "cells"),
         ('{"cells": [{"arm": "a"}]}', "cells.0.task"),
         ('{"colls": []}', "cells"),
         ("{", "content"),
-    ],
-)
-def test_a_study_that_cannot_be_read_is_the_users_mistake(content, field, tmp_path):
-    (tmp_path / "empty.json").write_text(content)
-    with pytest.raises(UserError) as error:
-        report.write_report(tmp_path / "empty.json", tmp_path)
-    assert f"empty.json: {field}: " in str(error.value)
-
-
-def test_the_first_line_says_that_the_best_arm_is_no_model_to_keep(tmp_path):
-    cells = write_cells(tmp_path, {n: lambda _, seed: said(0.8, seed) for n in ("bert", "random")})
-    for cell in cells:
-        cell["finetuned"] = cell["evaluation"]
-        dev = {"accuracy": 0.9 if cell["arm"] == "random" else 0.8, "loss": 0.5}
-        (tmp_path / cell["evaluation"] / "result.json").write_text(json.dumps({"dev": dev}))
-    arms = [{"name": "bert", "data_known": False}, {"name": "random"}]
-    _, text = render(tmp_path, cells, arms=arms)
-    assert "random was not pre-trained, so it is no model to keep" in text
-    assert "best of the others is bert" in text
-
-
-def test_the_report_of_the_sample_says_so_first(tmp_path):
-    cells = write_cells(tmp_path, {"bert": lambda _, seed: said(0.8, seed)})
-    for synthetic in (False, True):
-        _, text = render(tmp_path, cells, synthetic=synthetic)
-        assert ("The dump is the synthetic sample" in text.partition("##")[0]) == synthetic
-
-
-def test_the_label_curve_has_a_column_for_each_number_of_labels(tmp_path):
-    arms = {n: lambda _, seed: said(0.8, seed) for n in ("bert", "TF-IDF")}
-    cells, curve = write_cells(tmp_path, arms), []
-    for n in (50, 200):
-        of = write_cells(tmp_path / str(n), {"TF-IDF": lambda _, seed: said(0.6, seed)})
-        curve += [c | {"labels": n, "evaluation": f"{n}/{c['evaluation']}"} for c in of]
-    for cell in cells:
-        cell["finetuned"] = cell["evaluation"]
-        (tmp_path / cell["evaluation"] / "result.json").write_text('{"n_train": 800}')
-    _, text = render(tmp_path, cells, curve=curve)
-    assert "polarity, TF-IDF: 200 more labels: +" in text
-    [row] = [line for line in text.splitlines() if "polarity | TF-IDF | accuracy | 5" in line]
-    assert "50 labels | 200 labels | all" in text
-    assert [cell.split()[0] for cell in row.split("|")[4:7]] == ["58.3%", "58.3%", "80.8%"]
-    assert "With fewer labels" in text
-
-
-def test_arms_are_compared_over_all_tasks_and_numbers_of_labels(tmp_path):
-    def write(folder, better):
-        arms = {"bert": lambda _, seed: said(better, seed), "TF-IDF": lambda _, s: said(0.6, 9 + s)}
-        return write_cells(folder, arms)
-
-    cells, curve = write(tmp_path, 0.75), []
-    for n in (50, 200):
-        of = write(tmp_path / str(n), 0.7)
-        curve += [c | {"labels": n, "evaluation": f"{n}/{c['evaluation']}"} for c in of]
-    _, text = render(tmp_path, cells, curve=curve)
-    [row] = [line for line in text.splitlines() if "polarity: 3 settings" in line]
-    assert "bert − TF-IDF" in row
-    assert "bert is better than TF-IDF" in row
-
-
-@pytest.mark.parametrize(
-    ("given", "parts"),
-    [
-        ({}, ["by a hash of its text"]),
-        ({"by": "time", "without": 7}, ["the latest reviews are test", "7 reviews have no date"]),
-    ],
-)
-def test_the_report_says_what_the_split_is_by(given, parts, tmp_path):
-    split = {"by": "text", "without": 0}
-    cells = write_cells(tmp_path, {"bert": lambda _, seed: said(0.8, seed)}, seeds=[0])
-    stage = {"stage": "corpus", "counts": {"split_by": split | given}}
-    _, text = render(tmp_path, cells, stages=[stage])
-    assert [part for part in parts if part not in text] == []
+    ):
+        (tmp_path / "study.json").write_text(content)
+        with pytest.raises(UserError, check=names(f"study.json: {field}: ")):
+            report.write_report(tmp_path / "study.json", tmp_path)

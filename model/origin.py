@@ -108,9 +108,8 @@ def _add_generator(place: str, folder: Path, about: dict[str, Any]) -> None:
 
 def _write_network(place: str, field: str, folder: Path) -> dict[str, Any]:
     """Write one network's files and return what origin.json says of it."""
-    scratches = TemporaryDirectory(prefix="amazon-electra-origin-")
-    with scratches as scratch, name_place(field, place):
-        found = find_published(place, Path(scratch))
+    with name_place(field, place):
+        found = find_published(place)
         config = read_config(found.folder)
         shape = read_architecture(config)
         tokenizer = load_published_tokenizer(found.folder)

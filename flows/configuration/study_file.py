@@ -45,7 +45,7 @@ class Pretraining(Settings, use_attribute_docstrings=True):
     """Size of the encoder"""
     start_from: str = ""
     """Published encoder whose weights and shape to start from: a folder, a name on the hub,
-    models:/NAME@ALIAS, package:MODULE, or ${origin}"""
+    package:MODULE, or ${origin}"""
     set: dict[str, Any] = Field(default={})
     """Any field of PretrainingConfig or Architecture; with `corpus` any of ContrastiveConfig"""
     same_flops_as: str = ""
@@ -63,7 +63,7 @@ class Arm(Settings, use_attribute_docstrings=True):
     name: str = Field(min_length=1)
     """Its name in the report"""
     encoder: str = ""
-    """Folder or hub name, package:MODULE, models:/NAME@ALIAS, ${origin}, `random`, `half` or
+    """Folder or hub name, package:MODULE, ${origin}, `random`, `half` or
     `layers:N` of the teacher; or an arm (model/arms), with a colon and the encoder if it reads one,
     such as `joined:${origin}`; empty where the study pre-trains it"""
     architecture: str = ""

@@ -1,8 +1,8 @@
 """The published encoder that pre-training starts from: loaded once into the store, from wherever it
 lies, with what is known of it (origin.json).
 
-A folder is known by the digests of its files, a name on the hub by its commit, a model of a
-registry by its version, a package by its version: what has no such name yet is looked up first.
+A folder is known by the digests of its files, a name on the hub by its commit, a package by its
+version: what has no such name yet is looked up first.
 """
 
 import re
@@ -13,11 +13,10 @@ from typing import Any
 
 from pydantic import Field
 
-from amazon_electra.beam_jobs.core.errors import UserError, refuse
+from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import LAST, Pretraining, name_origin
-from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_uri
 from amazon_electra.flows.stages.external import build_external_stage
 from amazon_electra.flows.store.stage import ExistingStage, Stage
 from amazon_electra.flows.store.store import Store
@@ -32,8 +31,6 @@ from amazon_electra.model.encoders.places import (
     name_place,
     parse_place,
 )
-from amazon_electra.model.tracking.mlflow_client import hide_credentials
-from amazon_electra.model.tracking.registry import Registry, RegistryAway
 
 TITLE = "origin "
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -92,10 +89,6 @@ class Origin(Stage):
         generator = self.result.get("generator") or None
         return load_origin(self.result["place"], folder / self.inner, generator)
 
-    def list_environment(self, store: Store) -> dict[str, str]:
-        is_registered = "model" in {**self.config.source, **self.config.generator}
-        return {"MLFLOW_TRACKING_URI": resolve_mlflow_uri(store.root)} if is_registered else {}
-
 
 def build_origin_stage(place: str, store: Store, generator: str | None = None) -> Origin:
     """Return the stage that loads a published encoder, an ELECTRA with its generator if one is
@@ -129,13 +122,6 @@ def _pin_place(place: str, store: Store, field: str) -> tuple[dict[str, str], di
             found = find_in_package(name)
             known = _describe_folder(found.folder)
         return {"package": found.name, "version": found.version or ""}, {"place": place, **known}
-    if kind == "registry":
-        uri = resolve_mlflow_uri(store.root)
-        why = f"not in {hide_credentials(uri)}: {{}}"
-        with refuse(ValueError, RegistryAway, message=why, field=field, value=place):
-            version, run = Registry(uri, name).pin_version(parts["alias"], parts["version"])
-        pinned = {"place": f"models:/{name}/{version}"}
-        return {"model": name, "version": version, "run": run}, pinned
     revision = parts["revision"] or "main"
     commit = revision if COMMIT.fullmatch(revision) else _find_commit(name, revision, field)
     return {"name": name, "revision": commit}, {"place": f"{name}@{commit}"}

@@ -66,11 +66,11 @@ class StudyStages:
 
     def find_source(self, place: str, loads: bool = False) -> Stage:
         """Return the stage of a place that the study names: of the graph, or an external one; an
-        encoder in a package or a registry is loaded first, and one that pre-training starts from.
+        encoder in a package is loaded first, and one that pre-training starts from.
         """
         if is_made_later(place):
             return self.sources[place[2:-1]]
-        key = place, loads or find_kind(place) in ("package", "registry")
+        key = place, loads or find_kind(place) == "package"
         if key not in self._made:
             build = build_origin_stage if key[1] else build_external_stage
             self._made[key] = build(place, self.store)

@@ -4,6 +4,7 @@ languages they read, how a text is given to them, and whether they were trained 
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,42 +20,26 @@ METADATA_FILE = "origin.json"
 
 
 def read_card(folder: Path) -> dict[str, str]:
-    """Return `license`, `training_data` and `languages` of a published encoder, "unknown" where
-    neither README.md's YAML nor sentence-transformers' data_config.json says it; of many files in
-    one folder there the folder.
+    """Return `license`, `training_data` and `languages` of a published encoder, "unknown" where the
+    YAML of README.md does not say it.
     """
-    metadata = _read_front_matter(folder / "README.md")
-    datasets = metadata.get("datasets") or []
-    named = [str(one) for one in (datasets if isinstance(datasets, list) else [datasets])]
-    try:
-        listed = find_json(folder / "data_config.json")
-    except ValueError:
-        listed = None
-    for entry in listed if isinstance(listed, list) else []:
-        if isinstance(entry, dict) and entry.get("name"):
-            named.append(str(entry["name"]).partition("/")[0].partition(".")[0])
-    return {
-        "license": _join(metadata.get("license") or metadata.get("license_name")),
-        "training_data": _join(list(dict.fromkeys(named))),
-        "languages": _join(metadata.get("language")),
-    }
-
-
-def _read_front_matter(file: Path) -> dict[str, Any]:
+    file, metadata = folder / "README.md", None
     text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
-    parts = text.split("---\n", 2)
-    if len(parts) < 3 or parts[0].strip():
-        return {}
-    try:
-        metadata = load_yaml(parts[1])
-    except ValueError:
-        return {}
-    return metadata if isinstance(metadata, dict) else {}
+    before, _, rest = text.partition("---\n")
+    if not before.strip() and "---\n" in rest:
+        with suppress(ValueError):
+            metadata = load_yaml(rest.partition("---\n")[0])
+    metadata = metadata if isinstance(metadata, dict) else {}
 
+    def join(value: Any) -> str:
+        values = value if isinstance(value, list) else [value] if value else []
+        return ", ".join(map(str, values)) or UNKNOWN
 
-def _join(value: Any) -> str:
-    values = value if isinstance(value, list) else [value] if value else []
-    return ", ".join(str(one) for one in values) or UNKNOWN
+    return {
+        "license": join(metadata.get("license") or metadata.get("license_name")),
+        "training_data": join(metadata.get("datasets")),
+        "languages": join(metadata.get("language")),
+    }
 
 
 MULTILINGUAL = "multilingual"
@@ -114,11 +99,10 @@ def describe_use(name: str, folder: Path) -> dict[str, str]:
 
 
 def _read_object(file: Path) -> dict[str, Any]:
-    try:
-        content = find_json(file)
-    except ValueError:
-        content = None
-    return content if isinstance(content, dict) else {}
+    with suppress(ValueError):
+        if isinstance(content := find_json(file), dict):
+            return content
+    return {}
 
 
 def warn_of_amazon(about: Mapping[str, Any]) -> str:

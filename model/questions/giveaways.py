@@ -8,7 +8,7 @@ dump was put together, and not what the reviews say.
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -57,19 +57,10 @@ class Giveaway:
     def describe(self, classes: Sequence[str]) -> str:
         """Return a sentence for the report, the terminal and the registry."""
         shown = self.phrases[0]
-        if shown in (LENGTH, CAPITALS):
-            what = "the length of a text" if shown == LENGTH else "the share of capitals"
-            means = ", ".join(
-                f"{share:.0f} words in {name}" if shown == LENGTH else f"{share:.0%} in {name}"
-                for name, share in zip(classes, self.shares[0], strict=True)
-            )
-            why = f"{what} decides ({means})"
-        else:
-            of_class = " and ".join(
-                f"{share:.0%} of {name}"
-                for name, share in zip(classes, self.shares[0], strict=True)
-            )
-            why = f"one phrase decides: `{shown}` is in {of_class} reviews"
+        what = {LENGTH: "the length of a text", CAPITALS: "the share of capitals"}.get(shown)
+        form = "{} {:.0f} words" if shown == LENGTH else "{} {:.0%}"
+        of_classes = map(form.format, classes, self.shares[0])
+        why = f"{what or f'one phrase, `{shown}`,'} decides ({', '.join(of_classes)})"
         remedy = " `--corpus.title false` leaves the titles out." if self.is_title else ""
         return (
             f"{why}; such a rule alone is right in {self.accuracy:.1%} and has "
@@ -89,7 +80,7 @@ def find_giveaway(
     reviews and measured on the others.
     """
     chosen = np.random.default_rng(0).permutation(len(texts))[:MAX_TEXTS]
-    tokens = [tokenize(texts[i]) for i in chosen]
+    tokens = [TOKEN.findall(texts[i]) for i in chosen]  # as written
     own = np.asarray(labels)[chosen]
     classes, own = np.unique(own, return_inverse=True)
     shares = np.bincount(own) / max(1, len(own))
@@ -120,13 +111,8 @@ def find_giveaway(
         accuracy=accuracy,
         masked_accuracy=cross_validate_words(masked, own)[1],
         majority=float(shares.max()),
-        is_title=bool(titles) and are_titles(first, [titles[i] for i in chosen]),
+        is_title=bool(titles) and first.are_titles([titles[i] for i in chosen]),
     )
-
-
-def tokenize(text: str) -> list[str]:
-    """Return words and runs of other characters, as written."""
-    return TOKEN.findall(text)
 
 
 def list_phrases(words: Sequence[str]) -> set[str]:
@@ -157,106 +143,82 @@ class Rule:
     """The one of those that says most to a reader."""
     columns: list[np.ndarray]
     """Float [n] of each phrase: whether a review has it; or its length or share of capitals."""
-    groups: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    groups: np.ndarray
     """int [n]."""
     shortest: int = 0
     """Words of the shortest tenth."""
 
+    def compute_information(self, part: slice, labels: np.ndarray) -> float:
+        """Return the information, nats a review, that the groups of a part give of its labels; with
+        Miller's and Madow's correction, since groups of a few reviews seem to say something.
+        """
+        from sklearn.metrics import mutual_info_score
 
-def are_titles(rule: Rule, titles: Sequence[str]) -> bool:
-    """Return whether each phrase of a rule is the title of most reviews that have it, in words
-    without digits.
-    """
-    short = [" ".join(re.findall(r"\w+", title.lower())) for title in titles]
-    for phrase, column in zip(rule.shown, rule.columns, strict=True):
-        own = [title for title, has in zip(short, column, strict=True) if has]
-        are_words = all(map(str.isalpha, phrase.split(" ")))
-        if not are_words or own.count(phrase) < MIN_TITLES * len(own):
-            return False
-    return True
+        groups, labels = self.groups[part], labels[part]
+        together = len({*zip(groups.tolist(), labels.tolist(), strict=True)})
+        excess = together - len(np.unique(groups)) - len(np.unique(labels)) + 1
+        return float(mutual_info_score(groups, labels)) - max(0, excess) / (2 * len(labels))
+
+    def are_titles(self, titles: Sequence[str]) -> bool:
+        """Return whether each phrase is the title of most reviews that have it, in words without
+        digits.
+        """
+        short = [" ".join(re.findall(r"\w+", title.lower())) for title in titles]
+        for phrase, column in zip(self.shown, self.columns, strict=True):
+            own = [title for title, has in zip(short, column, strict=True) if has]
+            are_words = all(map(str.isalpha, phrase.split(" ")))
+            if not are_words or own.count(phrase) < MIN_TITLES * len(own):
+                return False
+        return True
 
 
 def choose_rule(tokens: Sequence[Sequence[str]], labels: np.ndarray) -> Rule:
     """Return the rule that says most of the labels of the first half of the reviews: a phrase for
     each class but one, chosen one after the other; or the length; or the capitals.
     """
-    half, classes = len(labels) // 2, int(labels.max()) + 1
+    half = len(labels) // 2
     lengths = np.array([len(words) for words in tokens], float)
     joined = ["".join(words) for words in tokens]
     capitals = np.array([sum(map(str.isupper, text)) / max(1, len(text)) for text in joined])
-    rules = []
+    rules = [choose_phrases(tokens, labels, half)] if any(tokens) else []
     for name, values in ((LENGTH, lengths), (CAPITALS, capitals)):
         edges = np.unique(np.quantile(values[:half], np.arange(0.1, 1, 0.1)))
-        shortest = int(np.quantile(lengths, 0.1))
-        groups = np.searchsorted(edges, values)
+        groups, shortest = np.searchsorted(edges, values), int(np.quantile(lengths, 0.1))
         rules.append(Rule([name], [name], [values], groups, shortest))
-    rules.append(choose_phrases(tokens, labels, half, classes))
-    return max(rules, key=lambda rule: compute_information(rule.groups[:half], labels[:half]))
+    return max(rules, key=lambda rule: rule.compute_information(slice(half), labels))
 
 
-def choose_phrases(
-    tokens: Sequence[Sequence[str]], labels: np.ndarray, half: int, classes: int
-) -> Rule:
-    """Return the list of phrases: each is the one that says most of the labels of the reviews
-    without the phrases before it.
+def choose_phrases(tokens: Sequence[Sequence[str]], labels: np.ndarray, half: int) -> Rule:
+    """Return the list of phrases: each is the one that is least independent (chi-squared) of the
+    labels of the reviews of the first half without the phrases before it.
     """
-    from scipy import sparse
+    from sklearn.feature_extraction.text import CountVectorizer
+    from sklearn.feature_selection import chi2
 
-    phrases = [list_phrases(words) for words in tokens]
-    names = sorted(set().union(*phrases), key=lambda name: (name.count(" "), name))
-    places = {name: place for place, name in enumerate(names)}
-    rows = np.repeat(np.arange(len(tokens)), [len(one) for one in phrases])
-    columns = np.array([places[name] for one in phrases for name in one], np.int64)
-    shape = len(tokens), max(1, len(names))
-    has = sparse.csr_array((np.ones(len(rows), np.float32), (rows, columns)), shape=shape)
-    known = np.eye(classes, dtype=np.float32)[labels]
-    groups, rule = np.zeros(len(tokens), np.int64), Rule([], [], [])
-    for number in range(1, classes):
-        open_rows = np.flatnonzero(groups[:half] == 0)
-        if not len(open_rows) or not names:
+    vectorizer = CountVectorizer(analyzer=list_phrases, binary=True, dtype=np.float32)
+    has = vectorizer.fit_transform(tokens).tocsc()
+    names = vectorizer.get_feature_names_out().tolist()
+    totals = np.asarray(has.sum(0)).ravel()
+    rule = Rule([], [], [], np.zeros(len(tokens), np.int64))
+    for number in range(1, int(labels.max()) + 1):
+        rows = np.flatnonzero(rule.groups[:half] == 0)
+        if len(np.unique(labels[rows])) < 2:
             break
-        counts = has[open_rows].T @ known[open_rows]
-        gains = compute_gains(np.asarray(counts), known[open_rows].sum(0))
-        best = int(gains.argmax())
+        best = int(np.nan_to_num(chi2(has[rows], labels[rows])[0]).argmax())
         column = has[:, [best]].toarray().ravel()
-        groups[(groups == 0) & (column > 0)] = number
-        rule.phrases.append(names[best])
+        rule.groups[(rule.groups == 0) & (column > 0)] = number
+        is_same = (has.T @ column == totals[best]) & (totals == totals[best])
+        same = [names[i] for i in np.flatnonzero(is_same)]
+        rule.phrases.append(min(same, key=lambda name: (name.count(" "), name)))
+        rule.shown.append(max(same, key=rank_for_readers))
         rule.columns.append(column)
-        same = np.flatnonzero((has.T @ column == column.sum()) & (has.sum(0) == column.sum()))
-        rule.shown.append(max((names[i] for i in same), key=rank_for_readers))
-    return replace(rule, groups=groups)
+    return rule
 
 
 def rank_for_readers(phrase: str) -> tuple[bool, int]:
     """Rank phrases that the same reviews have: words only, and many of them, say most."""
     words = phrase.split(" ")
     return all(word.isalnum() for word in words), len(words)
-
-
-def compute_gains(counts: np.ndarray, totals: np.ndarray) -> np.ndarray:
-    """Return the information [phrases], nats a review, that having a phrase gives of the label;
-    `counts` [phrases, classes] are the reviews with it, `totals` [classes] all.
-    """
-    n = totals.sum()
-
-    def weigh(values: np.ndarray) -> np.ndarray:
-        """Return the entropies of rows of counts, times their sums."""
-        sums = values.sum(-1, keepdims=True)
-        parts = np.divide(values, sums, out=np.ones_like(values), where=(sums > 0) & (values > 0))
-        return -(values * np.log(parts)).sum(-1)
-
-    return (weigh(totals) - weigh(counts) - weigh(totals - counts)) / n
-
-
-def compute_information(groups: np.ndarray, labels: np.ndarray) -> float:
-    """Return the information, nats a review, that groups give of labels; with Miller's and Madow's
-    correction, since groups of a few reviews seem to say something.
-    """
-    from sklearn.metrics import mutual_info_score
-
-    together = len({*zip(groups.tolist(), labels.tolist(), strict=True)})
-    excess = together - len(np.unique(groups)) - len(np.unique(labels)) + 1
-    return float(mutual_info_score(groups, labels)) - max(0, excess) / (2 * len(labels))
 
 
 def measure_rule(rule: Rule, labels: np.ndarray) -> tuple[float, float]:
@@ -267,7 +229,7 @@ def measure_rule(rule: Rule, labels: np.ndarray) -> tuple[float, float]:
     table = np.zeros((int(rule.groups.max()) + 1, int(labels.max()) + 1))
     np.add.at(table, (rule.groups[:half], labels[:half]), 1)
     said = table.argmax(1)[rule.groups[half:]]
-    information = compute_information(rule.groups[half:], labels[half:])
+    information = rule.compute_information(slice(half, None), labels)
     return information, float(np.mean(said == labels[half:]))
 
 

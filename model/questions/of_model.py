@@ -3,8 +3,7 @@
 """
 
 import json
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +16,7 @@ from amazon_electra.beam_jobs.model_folder.probabilities import take_logarithms,
 from amazon_electra.beam_jobs.model_folder.words import Words, find_top_words
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Task
-from amazon_electra.model.finetuning.tasks.corpus import (
-    LABEL,
-    TRAINED,
-    count_trained_products,
-    locate_reviews,
-)
+from amazon_electra.model.finetuning.tasks.corpus import LABEL, TRAINED, locate_reviews
 from amazon_electra.model.questions.giveaways import find_giveaway
 from amazon_electra.model.questions.slices import MAX_REVIEWS, describe_fields, find_slices
 from amazon_electra.model.questions.trust import TARGETS, choose_threshold
@@ -39,6 +33,11 @@ JOINED_BY = " | "
 MAX_CONTRADICTED = 1_000
 """Texts of copies with several labels that are listed."""
 
+Records = Mapping[str, Mapping[str, Any]]
+"""Record of each example by its id."""
+Predict = Callable[[Sequence[str]], np.ndarray]
+"""Texts → probabilities [texts, classes]."""
+
 
 def answer_questions(
     held_out: OutOfFold,
@@ -46,7 +45,7 @@ def answer_questions(
     task: Task,
     data: Path,
     folder: Path,
-    predict: Callable[[Sequence[str]], np.ndarray],
+    predict: Predict,
     target_accuracy: float | None = None,
     words: Words | None = None,
     averaged: OutOfFold | None = None,
@@ -56,50 +55,57 @@ def answer_questions(
 
     `held_out` are the answers that the model was chosen by; a promise rests on them, or on `test`
     where that is larger. Labels of both, and of `averaged`, are called wrong by the latter, mean
-    probabilities of several models. `predict` gives probabilities of texts; the words of each class
-    are those of `words`.
+    probabilities of several models. The words of each class are those of `words`.
     """
     every = held_out.join(test)
     averaged = averaged or every
     labelled = every.join(averaged)
-    records = locate_reviews(data, labelled.ids, with_text=True)
-    texts = [records.get(one, {}).get("text", "") for one in labelled.ids] if records else []
-    steps = 2 if "mae" in task.metrics else 1  # of a scale
     averaged = averaged.take_ids(labelled.ids)
+    records: Records = locate_reviews(data, labelled.ids)
+    steps = 2 if "mae" in task.metrics else 1  # of a scale
     wrong, differing = (
-        find_wrong_labels(one.probabilities, one.labels, texts, steps)
-        for one in (averaged, labelled)
+        find_wrong_labels(one.probabilities, one.labels, steps) for one in (averaged, labelled)
     )
-    errors = list_suspicious_rows(differing, labelled, task, records)
-    texts = texts[: len(every)]
-    rows = list_suspicious_rows(wrong, averaged, task, records)[: wrong.most_listed]
-    rows += list_contradicted_rows(task, data, predict)
+
+    def list_rows(found: WrongLabels) -> list[dict[str, Any]]:
+        return [
+            {
+                **records.get(labelled.ids[one.place], {"id": labelled.ids[one.place]}),
+                "given": task.labels[int(labelled.labels[one.place])],
+                "suggested": task.labels[one.suggested],
+                "confidence": one.confidence,
+                "own": one.own,
+            }
+            for one in found.suspicions
+        ]
+
+    rows = list_rows(wrong)[: wrong.most_listed] + list_contradicted_rows(task, data, predict)
     rows.sort(key=lambda row: row["own"])
-    write_rows(rows, folder / SUSPICIOUS)
-    write_rows(errors, folder / ERRORS)
-    own = take_probabilities(every.probabilities, every.labels)
-    loss = float(-take_logarithms(own).mean())
-    titles = [records.get(one, {}).get("title", "") for one in every.ids]
+    about = write_lists(folder, wrong, rows, list_rows(differing))
+    own = [records.get(one, {}) for one in every.ids] if records else []
+    texts, titles = ([one.get(name, "") for one in own] for name in ("text", "title"))
+    loss = float(-take_logarithms(take_probabilities(every.probabilities, every.labels)).mean())
     giveaway = find_giveaway(texts, every.labels, loss, titles) if texts else None
     basis = test if test and len(test) > len(held_out) else held_out
+    confidence = basis.probabilities.max(1)
+    is_right = basis.probabilities.argmax(1) == basis.labels
+    trust: dict[str, Any] = {
+        "targets": [asdict(choose_threshold(confidence, is_right, one)) for one in TARGETS]
+    }
+    if target_accuracy:
+        asked = choose_threshold(confidence, is_right, target_accuracy)
+        trust["asked"] = asdict(asked) | {"says": asked.describe()}
+    top_words: dict[str, list[tuple[str, int, float]]] = {}
+    if words is not None and texts:
+        some = np.random.default_rng(0).permutation(len(texts))[:MAX_WORD_TEXTS]
+        found = find_top_words(words, [texts[i] for i in some])
+        top_words = dict(zip(task.labels, found, strict=True))
     return {
         "giveaway": giveaway and asdict(giveaway) | {"says": giveaway.describe(task.labels)},
-        "wrong_labels": summarize_wrong_labels(wrong, rows),
-        "trust": summarize_trust(basis, target_accuracy),
-        "words": summarize_words(words, task, texts),
-        "slices": summarize_slices(every, task, data, records),
-    }
-
-
-def summarize_wrong_labels(
-    wrong: WrongLabels, rows: Sequence[dict[str, Any]], more: str = ""
-) -> dict[str, Any]:
-    """Return the counts and the sentence about wrong labels; `rows` are those of the list."""
-    return {
-        "listed": len(rows),
-        "contradicted": sum(bool(row["contradicted"]) for row in rows),
-        **{name: getattr(wrong, name) for name in ("n", "estimate", "low", "high")},
-        "says": wrong.describe() + more,
+        "wrong_labels": about,
+        "trust": trust,
+        "words": top_words,
+        "slices": summarize_slices(every, records),
     }
 
 
@@ -113,7 +119,7 @@ def answer_set_questions(
     given, and as they are with the suspicious ones exchanged.
     """
     every = held_out.join(test)
-    records = locate_reviews(data, every.ids, with_text=True)
+    records: Records = locate_reviews(data, every.ids)
     suggested, confidence = every.labels.copy(), np.zeros(len(every))
     found = []
     for place in range(len(task.labels)):
@@ -126,103 +132,27 @@ def answer_set_questions(
     if all(one.estimate is not None for one in found):
         names = ("estimate", "low", "high")
         wrong = replace(wrong, **{name: sum(getattr(w, name) for w in found) for name in names})
+
+    def name_set(has: np.ndarray) -> str:
+        return JOINED_BY.join(name for name, one in zip(task.labels, has, strict=True) if one)
+
     places = [*np.flatnonzero((suggested != every.labels).any(1))]
     places.sort(key=lambda place: (-confidence[place], place))
     errors = [
         {
             **records.get(every.ids[place], {"id": every.ids[place]}),
-            "given": name_set(task, every.labels[place]),
-            "suggested": name_set(task, suggested[place]),
+            "given": name_set(every.labels[place]),
+            "suggested": name_set(suggested[place]),
             "confidence": float(confidence[place]),
-            "contradicted": "",
         }
         for place in places
     ]
-    rows = errors[: wrong.most_listed]
-    write_rows(rows, folder / SUSPICIOUS)
-    write_rows(errors, folder / ERRORS)
-    more = f" Each of the {len(task.labels)} classes counts."
-    about = summarize_wrong_labels(wrong, rows, more)
+    about = write_lists(folder, wrong, errors[: wrong.most_listed], errors)
+    about["says"] += f" Each of the {len(task.labels)} classes counts."
     return {"giveaway": None, "wrong_labels": about, "trust": {"targets": []}}
 
 
-def name_set(task: Task, has: np.ndarray) -> str:
-    """Return the classes of a review in a cell."""
-    return JOINED_BY.join(name for name, one in zip(task.labels, has, strict=True) if one)
-
-
-def summarize_slices(
-    every: OutOfFold, task: Task, data: Path, records: dict[str, dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return the slices of the answers, the weakest first; none of examples that are no reviews."""
-    known = [place for place, one in enumerate(every.ids) if one in records]
-    n = min(len(known), MAX_REVIEWS)
-    chosen = [known[place * len(known) // n] for place in range(n)]
-    own = [records[every.ids[place]] for place in chosen]
-    mark_products(own, every.folds[chosen].tolist(), data)
-    right = (every.probabilities.argmax(1) == every.labels)[chosen]
-    fields = describe_fields([one["text"] for one in own], own)
-    is_test = np.array([one.get("split") not in TRAINED for one in own], bool)
-    return [
-        asdict(one) | {"is_weak": one.is_weak, "says": one.describe()}
-        for one in find_slices(right, fields, is_test)
-    ]
-
-
-def mark_products(records: Sequence[dict[str, Any]], folds: Sequence[int], data: Path) -> None:
-    """Add to each record whether the model that answered it had read another review of its product
-    (`is_seen`): one of the training splits, of another fold than its own.
-    """
-    keys = [
-        (one.get("product"), fold if one.get("split") in TRAINED else -1)
-        for one, fold in zip(records, folds, strict=True)
-    ]
-    trained = count_trained_products(data, {product for product, _ in keys if product})
-    own = Counter(keys)
-    for record, (product, fold) in zip(records, keys, strict=True):
-        if product:
-            unread = own[product, fold] if fold >= 0 else 0
-            record["is_seen"] = trained[product] > unread
-
-
-def summarize_words(
-    words: Words | None, task: Task, texts: Sequence[str]
-) -> dict[str, list[tuple[str, int, float]]]:
-    """Return the words that speak most for each class, each with how many of the texts have it and
-    what it adds to the logits over all of them; nothing without TF-IDF.
-    """
-    if words is None or not texts:
-        return {}
-    order = np.random.default_rng(0).permutation(len(texts))[:MAX_WORD_TEXTS]
-    some = [texts[i] for i in order]
-    return dict(zip(task.labels, find_top_words(words, some), strict=True))
-
-
-def list_suspicious_rows(
-    wrong: WrongLabels, held_out: OutOfFold, task: Task, records: dict[str, dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return a row of errors.csv for each label that looks wrong."""
-    rows = []
-    for one in wrong.suspicions:
-        place = one.place
-        given = int(held_out.labels[place])
-        record = records.get(held_out.ids[place], {"id": held_out.ids[place]})
-        rows.append(
-            {
-                **record,
-                "given": task.labels[given],
-                "suggested": task.labels[one.suggested],
-                "confidence": one.confidence,
-                "contradicted": "yes" if one.is_contradicted else "",
-                "own": one.own,
-            }
-        )
-    return rows
-
-
-def list_contradicted_rows(
-    task: Task, data: Path, predict: Callable[[Sequence[str]], np.ndarray]
-) -> list[dict[str, Any]]:
+def list_contradicted_rows(task: Task, data: Path, predict: Predict) -> list[dict[str, Any]]:
     """Return a row for each text whose exact copies have several labels: the corpus gives those no
     label, so no model was trained on them.
     """
@@ -247,27 +177,43 @@ def list_contradicted_rows(
     ]
 
 
-def write_rows(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Write the rows as CSV, of each text the beginning."""
-    shown = (
-        row
-        | {
-            "confidence": f"{row['confidence']:.4f}",
-            "text": " ".join(row.get("text", "").split())[:TEXT_SHOWN],
-        }
-        for row in rows
-    )
-    write_csv(path, HEADER, shown)
-
-
-def summarize_trust(held_out: OutOfFold, target: float | None) -> dict[str, Any]:
-    """Return what can be promised at each of TARGETS, and at the target that was asked for."""
-    confidence = held_out.probabilities.max(1)
-    is_right = held_out.probabilities.argmax(1) == held_out.labels
-    found: dict[str, Any] = {
-        "targets": [asdict(choose_threshold(confidence, is_right, one)) for one in TARGETS]
+def write_lists(
+    folder: Path,
+    wrong: WrongLabels,
+    rows: Sequence[dict[str, Any]],
+    errors: Sequence[dict[str, Any]],
+) -> dict[str, Any]:
+    """Write the rows of suspicious.csv and errors.csv, of each text the beginning; return the
+    counts and the sentence about wrong labels.
+    """
+    for name, listed in ((SUSPICIOUS, rows), (ERRORS, errors)):
+        shown = (
+            {
+                **row,
+                "confidence": f"{row['confidence']:.4f}",
+                "text": " ".join(row.get("text", "").split())[:TEXT_SHOWN],
+            }
+            for row in listed
+        )
+        write_csv(folder / name, HEADER, shown)
+    return {
+        "listed": len(rows),
+        "contradicted": sum("contradicted" in row for row in rows),
+        **{name: getattr(wrong, name) for name in ("n", "estimate", "low", "high")},
+        "says": wrong.describe(),
     }
-    if target:
-        asked = choose_threshold(confidence, is_right, target)
-        found["asked"] = asdict(asked) | {"says": asked.describe()}
-    return found
+
+
+def summarize_slices(every: OutOfFold, records: Records) -> list[dict[str, Any]]:
+    """Return the slices of the answers, the weakest first; none of examples that are no reviews."""
+    known = [place for place, one in enumerate(every.ids) if one in records]
+    n = min(len(known), MAX_REVIEWS)
+    chosen = [known[place * len(known) // n] for place in range(n)]
+    own = [records[every.ids[place]] for place in chosen]
+    right = (every.probabilities.argmax(1) == every.labels)[chosen]
+    fields = describe_fields([one["text"] for one in own], own)
+    is_test = np.array([one.get("split") not in TRAINED for one in own], bool)
+    return [
+        asdict(one) | {"is_weak": one.is_weak, "says": one.describe()}
+        for one in find_slices(right, fields, is_test)
+    ]

@@ -1,6 +1,6 @@
-"""Where is it weak? The accuracy of each slice of the reviews: by length, language, file, month and
-whether the product was seen in training. A weak one is worse than the rest by Fisher's exact test,
-corrected for the number of slices, and so on held-out and on test reviews alike.
+"""Where is it weak? The accuracy of each slice of the reviews: by length, language, file and month.
+A weak one is worse than the rest by Fisher's exact test, corrected for the number of slices, and so
+on held-out and on test reviews alike.
 
 Classes and stars are no slices: the rarest class is always worse than the rest.
 """
@@ -23,7 +23,6 @@ MAX_VALUES = 20
 MAX_REVIEWS = 5_000
 """Reviews that are looked at: finding their languages takes time."""
 LEVEL = 0.05
-SEEN = {True: "seen in training", False: "not seen in training", None: "unknown"}
 LENGTHS = (10, 30, 100)
 """Words between the slices by length."""
 
@@ -69,7 +68,6 @@ def describe_fields(
         "language": [find_language(text) or "unknown" for text in texts],
         "file": [str(record.get("file") or "unknown") for record in records],
         "month": [str(record.get("month") or "unknown") for record in records],
-        "product": [SEEN[record.get("is_seen")] for record in records],
     }
 
 

@@ -3,13 +3,10 @@ small probability; and how many, by the answers that these models are surest of.
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.copies import fold_text
 from amazon_electra.model.evaluation.significance import compute_exact_interval
 
 SUREST = 1 / 5
@@ -34,8 +31,6 @@ class Suspicion:
     """Probability of that class."""
     own: float
     """Probability of the label that it has."""
-    is_contradicted: bool = False
-    """Whether another copy of the text has another label."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +81,12 @@ def is_claimed(low: float | None, n: int) -> bool:
     return (low or 0) > MIN_SHARE * n
 
 
-def find_wrong_labels(
-    probabilities: np.ndarray, labels: np.ndarray, texts: Sequence[str] = (), steps: int = 1
-) -> WrongLabels:
+def find_wrong_labels(probabilities: np.ndarray, labels: np.ndarray, steps: int = 1) -> WrongLabels:
     """Return which labels look wrong, and how many are.
 
     `probabilities` [n, classes] are out of fold and calibrated; `labels` int [n]. Listed is every
-    review whose likeliest class is another, and each copy of a text that has two labels; first
-    those whose own label is least probable. Classes nearer than `steps` do not count as another:
-    4 stars for 5 are a matter of taste.
+    review whose likeliest class is another, first those whose own label is least probable. Classes
+    nearer than `steps` do not count as another: 4 stars for 5 are a matter of taste.
 
     The model counts as right in the SUREST share of the answers of each class: as often as labels
     differ there, labels are wrong among all. What differs beyond that are mistakes of the model,
@@ -110,12 +102,9 @@ def find_wrong_labels(
         surest = differs[order[: math.ceil(SUREST * len(order))]]
         estimate += float(len(order) * surest.mean()) if len(order) else 0
         wrong, looked_at = wrong + int(surest.sum()), looked_at + len(surest)
-    contradicted = find_contradicted(texts, labels)
     suspicions = [
-        Suspicion(
-            int(i), int(likeliest[i]), float(confidence[i]), float(own[i]), bool(contradicted[i])
-        )
-        for i in np.flatnonzero(contradicted | differs)
+        Suspicion(int(i), int(likeliest[i]), float(confidence[i]), float(own[i]))
+        for i in np.flatnonzero(differs)
     ]
     suspicions.sort(key=lambda one: (one.own, one.place))
     if differs.mean() - estimate / n > MISTAKES:
@@ -123,16 +112,3 @@ def find_wrong_labels(
     low, high = compute_exact_interval(wrong, looked_at)
     scale = estimate * looked_at / wrong if wrong else float(n)
     return WrongLabels(suspicions, n, estimate, low * scale, high * scale, steps)
-
-
-def find_contradicted(texts: Sequence[str], labels: np.ndarray) -> np.ndarray:
-    """Return a mask of the examples of whose text (case and spaces aside) a copy has another label;
-    without texts it is all false.
-    """
-    classes: defaultdict[str, set[int]] = defaultdict(set)
-    folded = [fold_text(text) for text in texts]
-    for text, label in zip(folded, labels.tolist(), strict=False):
-        classes[text].add(label)
-    if not folded:
-        return np.zeros(len(labels), bool)
-    return np.array([len(classes[text]) > 1 for text in folded], bool)

@@ -31,7 +31,7 @@ from amazon_electra.model.finetuning.examples import (
 COLUMNS = ("review_id", "split", "sentences")
 RECORD = ("file", "row", "id")
 """Columns that say which record of the dump a review was."""
-SLICED = ("split", "month", "product", "has_title")
+SLICED = ("split", "month", "has_title")
 """Columns by which answers are sliced beside these, where a corpus has them."""
 TRAINED = ("pretrain", "train")
 HASH = re.compile("[0-9a-f]{32}")
@@ -143,12 +143,10 @@ def read_reviews(
     return sampler.finish()
 
 
-def locate_reviews(
-    data: Path, ids: Collection[str], with_text: bool = False
-) -> dict[str, dict[str, Any]]:
-    """Return file, row and own id of each example's record, `with_text` what is sliced by too."""
+def locate_reviews(data: Path, ids: Collection[str]) -> dict[str, dict[str, Any]]:
+    """Return file, row, own id, title and text of each example's record, and what is sliced by."""
     files = sorted(data.glob("corpus-*.parquet")) if data.is_dir() else []
-    columns = ["review_id", *RECORD, *(["sentences", "stars"] if with_text else [])]
+    columns = ["review_id", *RECORD, "sentences"]
     found: dict[str, dict[str, Any]] = {}
     wanted = pa.array([bytes.fromhex(one) for one in ids if HASH.fullmatch(one)], pa.binary(16))
     for path in files if len(wanted) else ():
@@ -156,31 +154,14 @@ def locate_reviews(
             names = parquet.schema_arrow.names
             if not {*columns} <= {*names}:
                 continue
-            known = [one for one in SLICED if with_text and one in names]
+            known = [one for one in SLICED if one in names]
             for batch in parquet.iter_batches(BATCH_ROWS, columns=[*columns, *known]):
                 chosen = batch.filter(pc.is_in(batch.column("review_id"), wanted))
                 for row in chosen.to_pylist():
-                    if with_text:
-                        sentences = row.pop("sentences")
-                        row["title"] = sentences[0] if row.pop("has_title", False) else ""
-                        row["text"] = " ".join(sentences)
+                    sentences = row.pop("sentences")
+                    row["title"] = sentences[0] if row.pop("has_title", False) else ""
+                    row["text"] = " ".join(sentences)
                     found[row.pop("review_id").hex()] = row
-    return found
-
-
-def count_trained_products(data: Path, products: Collection[int]) -> Counter[int]:
-    """Count the reviews of each of these products (hashes) in the training splits."""
-    wanted, found = pa.array(sorted(products), pa.uint64()), Counter[int]()
-    for path in sorted(data.glob("corpus-*.parquet")) if len(wanted) else ():
-        with pq.ParquetFile(path) as parquet:
-            if "product" not in parquet.schema_arrow.names:
-                continue
-            for batch in parquet.iter_batches(BATCH_ROWS, columns=["product", "split"]):
-                is_trained = pc.is_in(batch.column("split").cast(pa.string()), pa.array(TRAINED))
-                chosen = batch.filter(
-                    pc.and_(is_trained, pc.is_in(batch.column("product"), wanted))
-                )
-                found.update(chosen.column("product").to_pylist())
     return found
 
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.tasks import find_task
-from amazon_electra.model.questions.of_model import answer_questions, mark_products
+from amazon_electra.model.questions.of_model import answer_questions
 from amazon_electra.model.report.document import escape_markdown
 from amazon_electra.model.report.owner import Owner, list_short_answers
 from tests.model.questions.test_wrong_labels import simulate
@@ -29,7 +29,6 @@ def write_corpus(folder, ids):
             "id": f"x{place}",
             "split": "test" if place >= 400 else "train",
             "month": f"2026-0{1 + place % 5}",
-            "product": 1 + place % 4 if place < 400 else 5 + place % 2,
             "stars": 2 if place % 20 == 0 else 4,
             "sentences": [
                 "=HYPERLINK(1)" if place == 2 else f"Text {place}.",
@@ -89,8 +88,6 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     sliced = {(one["field"], one["value"]) for one in found["slices"]}
     assert ("month", "2026-03") in sliced
     assert not {field for field, _ in sliced} & {"class", "stars"}
-    products = {one["value"]: one["n"] for one in found["slices"] if one["field"] == "product"}
-    assert products == {"not seen in training": 200}, "the others are most"
     assert not any(field == "file" for field, _ in sliced), "there is one"
     found["slices"][0]["is_weak"] = True
     (tmp_path / "results.json").write_text(json.dumps({"task": "t", "questions": found}))
@@ -121,18 +118,6 @@ def test_examples_of_no_corpus_are_listed_by_their_id(tmp_path):
     assert rows[0]["file"] == ""
     assert rows == errors[:3]
     assert len(errors) == (probabilities.argmax(1) != labels).sum() > 10
-
-
-def test_a_product_is_seen_where_another_fold_has_it(tmp_path):
-    rows = [("train", 1, 0), ("train", 1, 0), ("train", 2, 0), ("train", 2, 1), ("test", 2, 0)]
-    rows += [("test", 3, 0), ("test", None, 0)]
-    table = [
-        {"review_id": bytes(16), "split": split, "product": product} for split, product, _ in rows
-    ]
-    pq.write_table(pa.Table.from_pylist(table), tmp_path / "corpus-0000000-00000.parquet")
-    mark_products(table, [fold for _, _, fold in rows], tmp_path)
-    seen = [one.get("is_seen") for one in table]
-    assert seen == [False, False, True, True, True, False, None]
 
 
 def test_a_mark_of_the_dump_is_named_first(tmp_path):

@@ -62,13 +62,12 @@ def test_most_of_the_reviews_are_no_slice():
 
 def test_reviews_have_a_value_of_each_field():
     texts = ["Works.", "Der Koffer war schon nach einer Woche kaputt, sehr schade. " * 4]
-    records = [{"file": "a.csv", "stars": 4, "is_seen": False}, {"stars": None, "month": "2026-06"}]
+    records = [{"file": "a.csv", "stars": 4}, {"stars": None, "month": "2026-06"}]
     assert describe_fields(texts, records) == {
         "length": ["0 to 10 words", "30 to 100 words"],
         "language": ["unknown", "de"],
         "file": ["a.csv", "unknown"],
         "month": ["unknown", "2026-06"],
-        "product": ["not seen in training", "unknown"],
     }
 
 

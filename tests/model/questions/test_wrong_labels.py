@@ -97,13 +97,6 @@ def test_the_next_step_of_a_scale_is_not_wrong():
     assert found.low <= 75 <= found.high
 
 
-def test_copies_with_two_labels_are_listed_though_the_model_agrees():
-    probabilities = np.array([[0.6, 0.4], [0.6, 0.4], [0.9, 0.1], [0.1, 0.9]])
-    texts = ["It broke.", "it  broke.", "Bad.", "Good."]
-    found = find_wrong_labels(probabilities, np.array([0, 1, 0, 1]), texts).suspicions
-    assert [(one.place, one.is_contradicted) for one in found] == [(1, True), (0, True)]
-
-
 def test_interval_is_exact():
     assert compute_exact_interval(0, 0) == (0, 1)
     low, high = compute_exact_interval(0, 100)

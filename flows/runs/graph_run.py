@@ -101,8 +101,8 @@ def run_graph(
     begun: Makers | None = None,
 ) -> dict[str, Any]:
     """Make every stage of a graph, the last of which is the report; return the paths of what a
-    person looks at next, and what failed without ending the run. The dump is the dataset of the run
-    in MLflow; what is added to `notes` meanwhile is logged. `begun` makes the first stages already.
+    person looks at next, and what failed without ending the run. What is added to `notes` meanwhile
+    is logged. `begun` makes the first stages already.
     """
     pretraining.check_device(parameters.pretraining.device)
     check_engine(parameters)
@@ -133,12 +133,8 @@ def run_graph(
             artifacts.publish_link(address, "mlflow-run", about)
 
     maker = PrefectStageMaker(runner, link_to_mlflow, not is_in_pool, begun)
-    dataset = None
-    if dump:
-        name, source = dump.result["name"], " ".join(dump.result["paths"])
-        dataset = {"name": name, "digest": dump.fingerprint, "source": source}
     values = flatten_parameters(parameters.model_dump())
-    tracking.start(flow_run.name or "run", values, tags, dataset)
+    tracking.start(flow_run.name or "run", values, tags)
     status = "FAILED"
     try:
         with follow_run(store, str(flow_run.id), flow_run.name or ""):

@@ -8,7 +8,7 @@ from amazon_electra.model.arms.arm import Examples, Resources
 from amazon_electra.model.arms.frozen import Frozen
 from amazon_electra.model.arms.out_of_fold import group_examples, list_labels
 from amazon_electra.model.arms.parts import Part, Parts
-from amazon_electra.model.arms.tfidf import Tfidf
+from amazon_electra.model.arms.tfidf import Tfidf, prepare_texts
 from amazon_electra.model.finetuning.request import Request
 
 MAX_LABELS = 50_000
@@ -28,20 +28,13 @@ class Joined(Parts):
     def fit(
         cls, train: Examples, dev: Examples, request: Request, resources: Resources, output: Path
     ) -> Self:
-        from amazon_electra.model.arms.words import prepare_texts
-        from amazon_electra.model.arms.words_and_states import (
-            fit_parts,  # scikit-learn: 2 CPU seconds
-        )
+        from amazon_electra.model.arms.words_and_states import fit_parts  # loads torch
 
         frozen, train = Frozen.open(train, request, resources, MAX_LABELS)
-        states = frozen.compute_states(train)
-        words, frozen.layer, fitted, facts = fit_parts(
-            prepare_texts(train),
-            states,
-            list_labels(train),
-            len(request.task.labels),
-            group_examples(train),
-        )
+        labels, classes = list_labels(train), len(request.task.labels)
+        texts, states = prepare_texts(train), frozen.compute_states(train)
+        found = fit_parts(texts, states, labels, classes, group_examples(train))
+        words, frozen.layer, fitted, facts = found
         parts = []
         if words is not None:
             parts.append(Part("words", Tfidf(words)))

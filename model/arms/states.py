@@ -130,11 +130,11 @@ def compute_states(
     width]: 0.6 GB for 100,000 with a width of 384. `cache` is a folder that keeps them; arms that
     are fitted side by side wait there for each other and compute a text once.
     """
-    if cache is None:
-        return _compute_states(encoder, features, max_length, device, None)
-    file = cache / f"states-{hash_encoder(encoder, max_length, device)}.safetensors"
-    with exclusive_lock(file.with_suffix(".lock")):
-        return _compute_states(encoder, features, max_length, device, file)
+    if cache is not None:
+        file = cache / f"states-{hash_encoder(encoder, max_length, device)}.safetensors"
+        with exclusive_lock(file.with_suffix(".lock")):
+            return _compute_states(encoder, features, max_length, device, file)
+    return _compute_states(encoder, features, max_length, device, None)
 
 
 def _compute_states(

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix, hstack
 
 from amazon_electra.beam_jobs.model_folder.words import Words
 from amazon_electra.model.arms import states as state_arm
-from amazon_electra.model.arms import words as word_arm
+from amazon_electra.model.arms import tfidf as word_arm
 from amazon_electra.model.arms.out_of_fold import assign_folds
 from amazon_electra.model.arms.regression import (
     MAX_EXAMPLES,

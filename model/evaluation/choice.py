@@ -64,11 +64,6 @@ def rank_predictions(held_out: OutOfFold) -> tuple[bool, float]:
     return len({str(one) for one in predictions.predictions}) == 1, loss
 
 
-def choose_best(cells: Sequence[C]) -> C:
-    """Return the first of `rank_arms`."""
-    return rank_arms(cells)[0]
-
-
 def make_held_out_predictions(held_out: OutOfFold) -> Predictions:
     """Return the predictions of held-out examples, of several classes by the best thresholds."""
     logits, labels = held_out.logits, held_out.labels

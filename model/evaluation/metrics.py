@@ -3,7 +3,7 @@ bootstrap sample. Values equal scikit-learn's, scipy's, seqeval's and the SQuAD 
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -189,23 +189,15 @@ def compute_metric(name: str, predictions: Predictions) -> float:
     return METRICS[name].compute(predictions)
 
 
-def list_class_figures(
-    confusion: Sequence[Sequence[int]], labels: Sequence[str]
+def list_figures(
+    predictions: Predictions | Sequence[Predictions], labels: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return `label`, `n`, `answered`, `recall` and `precision` of each class; None: undefined."""
-    counts = np.array(confusion)
-    return _describe_classes(labels, counts.diagonal(), counts.sum(0), counts.sum(1))
-
-
-def list_figures(predictions: Predictions, labels: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the same of predictions, also of a multi-label task."""
-    return _describe_classes(labels, *np.split(_count_classes(predictions).sum(0), 3))
-
-
-def _describe_classes(
-    labels: Sequence[str], right: np.ndarray, answered: np.ndarray, n: np.ndarray
-) -> list[dict[str, Any]]:
-    """Return `list_class_figures` of counts by class, [classes]."""
+    """Return `label`, `n`, `answered`, `recall` and `precision` of each class over all of the
+    predictions, also of a multi-label task; None: undefined.
+    """
+    every = [predictions] if isinstance(predictions, Predictions) else predictions
+    counts = np.sum([_count_classes(one).sum(0) for one in every], axis=0)
+    right, answered, n = np.split(counts, 3)
     return [
         {
             "label": label,
@@ -227,16 +219,8 @@ def count_confusions(predictions: Predictions) -> list[list[int]]:
 
 def rank_dev_metrics(dev: Mapping[str, float]) -> tuple[float, float]:
     """Return a key that compares by the first metric, then by the loss; no number is worst."""
-    return _replace_nonfinite(next(iter(dev.values()), math.nan)), _replace_nonfinite(
-        -dev.get("loss", 0.0)
+    first, loss = next(iter(dev.values()), math.nan), -dev.get("loss", 0.0)
+    return (
+        first if math.isfinite(first) else -math.inf,
+        loss if math.isfinite(loss) else -math.inf,
     )
-
-
-def _replace_nonfinite(value: float) -> float:
-    return value if math.isfinite(value) else -math.inf
-
-
-def rank_arm(devs: Iterable[Mapping[str, float]]) -> tuple[float, float]:
-    """Return a key that compares arms by their metrics on dev, in the mean over seeds."""
-    first, loss = np.mean([rank_dev_metrics(dev) for dev in devs], axis=0).tolist()
-    return first, loss

@@ -17,7 +17,7 @@ from amazon_electra.beam_jobs.core.results import Result
 from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.model.arms import TFIDF_ARM
 from amazon_electra.model.encoders.known import warn_of_amazon, warn_of_languages
-from amazon_electra.model.evaluation.metrics import list_class_figures
+from amazon_electra.model.evaluation.metrics import list_figures
 from amazon_electra.model.questions.forecast import Forecast, forecast_gain
 from amazon_electra.model.questions.wrong_labels import is_claimed
 from amazon_electra.model.report.document import convert_to_page, render_template
@@ -268,34 +268,15 @@ def compose_answer(results: Results, differences: Sequence[Difference]) -> str:
     return sentence[0].upper() + sentence[1:]
 
 
-@dataclass(frozen=True)
-class ClassFigures:
-    """Recall and precision of a class, over the seeds together."""
-
-    task: str
-    arm: str
-    label: str
-    n: int
-    """Test examples."""
-    recall: float | None
-    precision: float | None
-
-
-def list_classes(results: Results) -> list[ClassFigures]:
-    """Return each class of every task and arm."""
+def list_classes(results: Results) -> list[dict[str, Any]]:
+    """Return the figures of each class of every `task` and `arm`, over the seeds together."""
     found = []
     for task, arm in itertools.product(results.tasks, results.arms):
-        about = [c.about for c in results.list_cells(arm, task) if "labels" in c.about]
-        if not about or len(about[0]["labels"]) > MAX_CLASSES:
-            continue
-        if "confusion" in about[0]:
-            confusion = np.sum([one["confusion"] for one in about], axis=0)
-            figures = list_class_figures(confusion, about[0]["labels"])
-        else:  # of several classes at once the first seed stands for all
-            about, figures = about[:1], about[0]["classes"]
-        for one in figures:
-            n = one["n"] // len(about)
-            found.append(ClassFigures(task, arm, one["label"], n, one["recall"], one["precision"]))
+        cells = results.list_cells(arm, task)
+        labels = cells[0].about.get("labels", []) if cells else []
+        if len(labels) <= MAX_CLASSES:
+            figures = list_figures([cell.predictions for cell in cells], labels) if labels else []
+            found += [one | {"task": task, "arm": arm} for one in figures]
     return found
 
 

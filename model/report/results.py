@@ -7,11 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.nesting import find_json, read_json
 from amazon_electra.model.arms.out_of_fold import FILE, OutOfFold
 from amazon_electra.model.evaluation import significance
-from amazon_electra.model.evaluation.metrics import METRICS, rank_arm
+from amazon_electra.model.evaluation.metrics import METRICS, rank_dev_metrics
 from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
 from amazon_electra.model.evaluation.significance import Comparison, SeedPair
 from amazon_electra.model.report.inputs import CellFacts, ReportInput
@@ -148,16 +150,14 @@ class Results:
         """
         cells = [cell for cell in self.cells if cell.task == task and cell.arm != without]
         if cells and all((cell.finetuned / FILE).is_file() for cell in cells):
-            from amazon_electra.model.evaluation.choice import choose_best  # loads torch
+            from amazon_electra.model.evaluation.choice import rank_arms  # loads torch
 
-            return choose_best(cells).arm
-        ranks = {}
-        for arm in self.arms:
-            if arm == without:
-                continue
-            dev = [cell.dev for cell in self.list_cells(arm, task)]
-            if dev and all(dev):
-                ranks[arm] = rank_arm(dev)
+            return rank_arms(cells)[0].arm
+        ranks: dict[str, tuple[float, ...]] = {}
+        for arm in dict.fromkeys(cell.arm for cell in cells):
+            dev = [cell.dev for cell in cells if cell.arm == arm]
+            if all(dev):
+                ranks[arm] = tuple(np.mean([rank_dev_metrics(one) for one in dev], axis=0))
         return max(ranks, key=lambda arm: ranks[arm], default="")
 
     def compare_pairs(self, pairs: Sequence[tuple[str, str]] | None = None) -> list["Difference"]:

@@ -2,7 +2,6 @@
 seconds; what could not be sent is sent by the next run, points sent twice count once.
 """
 
-import json
 import logging
 import os
 import re
@@ -86,17 +85,11 @@ class Tracking:
         self._client: Any = None
         self._experiment_id = ""
 
-    def start(
-        self,
-        name: str,
-        parameters: Mapping[str, Any],
-        tags: Mapping[str, str],
-        dataset: Mapping[str, str] | None = None,
-    ) -> None:
-        """Begin the parent run, or continue that of the flow run; `dataset` describes the dump."""
+    def start(self, name: str, parameters: Mapping[str, Any], tags: Mapping[str, str]) -> None:
+        """Begin the parent run, or continue that of the flow run."""
         self.parent = TrackedRun(name)
         self._thread.start()
-        self._ask(lambda: self._create_run(self.parent, parameters, tags, dataset))
+        self._ask(lambda: self._create_run(self.parent, parameters, tags))
 
     @contextmanager
     def follow_folder(
@@ -275,14 +268,10 @@ class Tracking:
         return [run.info for run in found if run.info.run_name == name]
 
     def _create_run(
-        self,
-        run: TrackedRun,
-        parameters: Mapping[str, Any],
-        tags: Mapping[str, str],
-        dataset: Mapping[str, str] | None = None,
+        self, run: TrackedRun, parameters: Mapping[str, Any], tags: Mapping[str, str]
     ) -> None:
         """Create a run in MLflow, or continue the one that it has of the same flow run or stage."""
-        from mlflow.entities import Dataset, DatasetInput, Param
+        from mlflow.entities import Param
 
         nested = {"mlflow.parentRunId": self.parent.id} if run is not self.parent else {}
         key = FINGERPRINT if nested else FLOW_RUN
@@ -298,10 +287,6 @@ class Tracking:
         values = [Param(name, str(v)[:PARAMETER_CHARACTERS]) for name, v in parameters.items()]
         for start in range(0, len(values), BATCH_PARAMETERS):
             self._client.log_batch(run.id, params=values[start : start + BATCH_PARAMETERS])
-        if dataset:
-            source = json.dumps({"uri": dataset["source"]})
-            entity = Dataset(dataset["name"], dataset["digest"], "local", source)
-            self._client.log_inputs(run.id, [DatasetInput(entity, [])])
 
     def _send_lines(self, run: TrackedRun) -> None:
         """Send the lines of metrics.jsonl that were added."""

@@ -27,9 +27,9 @@ from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.evaluation.choice import (
     average_arms,
-    choose_best,
     fit_temperature,
     make_held_out_predictions,
+    rank_arms,
 )
 from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
 from amazon_electra.model.finetune import finetune
@@ -143,7 +143,7 @@ def judge(cells: list[Cell], truth: dict[str, int]) -> dict[str, Any]:
     row: dict[str, Any] = {"on_test": {cell.arm: round(cell.accuracy, 4) for cell in cells}}
     for name, ids in (("fifth", fifth), ("all", every.ids)):
         own = [replace(c, held_out=c.held_out.take_ids(ids)) for c in cells]
-        chosen = choose_best(own)
+        chosen = rank_arms(own)[0]
         is_worse = best - chosen.accuracy > WORSE
         row[name] = {"chosen": chosen.arm, "is_worse": is_worse}
         row[name] |= look_for_wrong_labels(chosen, own, truth)

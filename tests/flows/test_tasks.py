@@ -99,8 +99,6 @@ def test_a_repeated_run_makes_nothing_and_mlflow_has_one_parent_a_run(twice):
     [cell] = [run for run in nested if run.info.run_name == "cell 0"]
     told = [cell.data.metrics[f"test.accuracy{part}"] for part in ("", ".low", ".high")]
     assert told == [0.5, 0.4, 0.6]
-    [dataset] = parents[0].inputs.dataset_inputs
-    assert (dataset.dataset.name, dataset.dataset.digest) in {("sample-100", f) for f in manifests}
 
 
 def test_prefect_shows_what_was_made_and_the_accelerator_is_taken_for_that_alone(twice):

@@ -16,7 +16,7 @@ from amazon_electra.flows.runs.champion import decide_first
 from amazon_electra.model import export
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.evaluation import choice
-from amazon_electra.model.evaluation.metrics import count_confusions, list_class_figures
+from amazon_electra.model.evaluation.metrics import list_figures
 from amazon_electra.model.evaluation.predict import predict_classes
 from amazon_electra.model.evaluation.predictions import write_predictions
 from amazon_electra.model.finetuning.examples import Example
@@ -40,7 +40,7 @@ def decide(folder, draw, majority, skill, shift=0.0):
     cell = export.ExportCell("TF-IDF", folder, folder)
     return decide_first(
         {
-            "classes": list_class_figures(count_confusions(test), LABELS),
+            "classes": list_figures(test, LABELS),
             "against": export.compare_with_simple_models(cell, [cell], test, METRICS),
         }
     )

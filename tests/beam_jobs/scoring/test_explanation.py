@@ -13,7 +13,7 @@ from amazon_electra.beam_jobs.scoring.explanation import (
     explain,
     weigh_phrases,
 )
-from amazon_electra.model.arms.words import fit_words
+from amazon_electra.model.arms.tfidf import fit_words
 from tests.beam_jobs.scoring.models import write_config, write_network
 
 LONG = "It came on Monday. " + "The box was blue and plain as ever. " * 4 + "It broke at once!"

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import arms, evaluate, finetune
-from amazon_electra.model.arms import regression, states, words
+from amazon_electra.model.arms import regression, states, tfidf
 from amazon_electra.model.arms.regression import fit_regression
 from amazon_electra.model.evaluation.predictions import read_predictions
 from amazon_electra.model.finetuning.tasks import find_task
@@ -135,7 +135,7 @@ def test_more_labels_than_fit_are_told(made, tmp_path, monkeypatch):
 def test_a_class_without_examples_is_no_answer():
     texts = ["a bad lamp", "a bad book", "a good lamp", "a good book"] * 3
     labels = np.array([0, 0, 2, 2] * 3)
-    model, fitted = words.fit_words(texts, labels, 3, np.arange(12))
+    model, fitted = tfidf.fit_words(texts, labels, 3, np.arange(12))
     assert {one.class_weight for one in fitted.tried} == {None, "balanced"}
     assert model.compute_logits(["bad lamp", "good book"]).argmax(1).tolist() == [0, 2]
 

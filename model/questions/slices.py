@@ -79,8 +79,7 @@ def find_slices(
     """Return the slices of at least MIN_REVIEWS reviews and at most half of all, the weakest first.
 
     `right` is bool [n], `fields` has the value of each review by field, `is_test`, bool [n], says
-    which reviews are apart from the others: a slice must be weak on both sides. Of slices with the
-    same reviews the first is returned.
+    which reviews are apart from the others: a slice must be weak on both sides.
     """
     from scipy.stats import fisher_exact  # takes a second to load
 
@@ -97,16 +96,13 @@ def find_slices(
 
     every = np.ones(len(right), bool)
     parts = [] if is_test is None else [part for part in (is_test, ~is_test) if part.any()]
-    found, known = [], set[bytes]()
+    found = []
     for name, values in fields.items():
         counts = Counter(values)
         for value, n in counts.most_common(MAX_VALUES):
             if n < MIN_REVIEWS or 2 * n > len(values):
                 continue
             inside = np.array([one == value for one in values])
-            if inside.tobytes() in known:
-                continue
-            known.add(inside.tobytes())
             hits, others = int(right[inside].sum()), int(right[~inside].sum())
             interval = compute_exact_interval(hits, n)
             about = name, value, n, hits / n, *interval, others / (len(values) - n)

@@ -66,24 +66,12 @@ def test_a_network_predicts_every_one_of_few_labels(tmp_path):
     words, network = (OutOfFold.load(tmp_path / arm) for arm in ("tfidf", "finetuned"))
     assert words.ids == network.ids
     assert words.folds.tolist() == network.folds.tolist()
+    sampling = Sampling(has_dev=False)
+    labels = {e.id: e.label for e in load_examples(find_task("polarity"), data, "train", sampling)}
+    assert words.labels.tolist() == [labels[one] for one in words.ids]
+    assert words.logits.shape == (60, 2)
     assert [one["learning_rate"] for one in result["tried"]] == [5e-3, 1e-7]
     assert result["learning_rate"] == 5e-3
-
-
-def test_a_fitted_folder_has_held_out_predictions(tmp_path):
-    data = write_corpus(tmp_path / "corpus", 300)
-    finetune(
-        FinetuneConfig(task="polarity", arm="tfidf", settings={"selection": "cross-validation"}),
-        data,
-        tmp_path / "fitted",
-    )
-    found = OutOfFold.load(tmp_path / "fitted")
-    train = load_examples(find_task("polarity"), data, "train", Sampling(has_dev=False))
-    assert found.ids == [one.id for one in train]
-    assert found.labels.tolist() == [one.label for one in train]
-    assert found.logits.shape == (len(train), 2)
-    assert found.logits.dtype == np.float32
-    assert found.compute_loss() < 0.4
 
 
 def test_a_folder_without_predictions_is_named(tmp_path):

@@ -41,11 +41,8 @@ def test_official_scores(text, golds, exact, f1):
     scores = spans.score_answers([text], [golds])
     assert scores["exact"].tolist() == [exact]
     assert scores["f1"].tolist() == pytest.approx([f1])
-
-
-def test_an_article_is_no_word_in_version_1():
     scores = spans.score_answers(["the"], [["The"]], always_answered=True)
-    assert (scores["exact"].tolist(), scores["f1"].tolist()) == ([1], [0])
+    assert (scores["exact"].tolist(), scores["f1"].tolist()) == ([1], [0]), "no word in SQuAD 1.1"
 
 
 def make_said(labels, predictions, **scores):
@@ -106,20 +103,6 @@ def test_no_answer_is_weighed_against_the_best():
     assert said.predictions[0] in ("here", "peter"), "an end before the start is no answer"
 
 
-def test_the_best_twenty_starts_and_ends_are_combined():
-    """BERT's n_best_size: the best pair that is allowed may lie beyond it."""
-    words = 60
-    example = Example("q", "?", " ".join(f"{i:03}" for i in range(words)))
-    offsets = np.array([[-1, -1], *([4 * i, 4 * i + 3] for i in range(words))])
-    feature = SimpleNamespace(example=0, offsets=offsets, target=[0, 0])
-    for ahead, text in ((19, "000"), (20, "")):
-        logits = np.full((2, words + 1), -50.0)
-        logits[0, 1 + words - ahead :], logits[1, 1] = 9.0, 9.0
-        logits[0, 1] = 5.0
-        said = spans.predict_answers([logits], [feature], [example], 99.0, always_answered=False)
-        assert (said.predictions[0] == "000") is (text == "000")
-
-
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tokenizer")
@@ -161,29 +144,17 @@ def test_the_longest_answer_has_thirty_tokens(tokenizer, tokens, is_allowed):
     assert 0 < len(answered.predictions[0].split()) <= 30
 
 
-@pytest.mark.parametrize("question", ["battery " * 200, "0123456789" * 40, "who"])
-@pytest.mark.parametrize(("max_length", "stride"), [(65, 64), (8, 0)])
-def test_a_long_question_leaves_half_a_window(tokenizer, question, max_length, stride):
+def test_a_long_question_leaves_half_a_window(tokenizer):
     passage = "the lamp is great and " * 30 + "peter sat on the mat"
-    examples = [
-        Example("q", question, passage, answers=(("peter", passage.index("peter")),)),
-        Example("r", "who", ""),
-    ]
-    features = Featurizer(tokenizer, "span", max_length, stride)(examples)
-    assert all(feature.length <= max_length for feature in features)
-    covered = {
-        i for f in features if not f.example for a, b in f.offsets if a >= 0 for i in range(a, b)
-    }
+    answers = (("peter", passage.index("peter")),)
+    example = Example("q", "battery " * 200, passage, answers=answers)
+    windows = Featurizer(tokenizer, "span", 65, 64)([example])
+    assert all(feature.length <= 65 for feature in windows)
+    covered = {i for f in windows for a, b in f.offsets if a >= 0 for i in range(a, b)}
     assert {i for i, character in enumerate(passage) if character != " "} <= covered
-    windows = [f for f in features if not f.example]
-    assert len(windows) <= 4 * sum(map(len, passage.split())) / (max_length / 2 - 3)
     assert any(f.target != [0, 0] for f in windows)
-
-
-def test_windows_longer_than_their_overlap_are_asked_for(tokenizer):
     with pytest.raises(UserError, check=of_field("stride", 64)):
         Featurizer(tokenizer, "span", max_length=64)
-    assert Featurizer(tokenizer, "classification", max_length=64)
 
 
 @pytest.mark.parametrize("nothing", ["\u200b", "\x07"])
@@ -197,16 +168,6 @@ def test_a_word_without_pieces_is_no_entity(tokenizer, nothing):
     said = entity_tags([logits], [feature], [example], LABELS)
     assert said.predictions == [[1, 0, 0, 0, 5, 0]]
     assert said.scores["right"].tolist() == [1.0]
-
-
-def test_words_cut_off_are_no_entities(tokenizer):
-    example = Example("a", "", words=("peter",) * 20, tags=(1,) * 20)
-    (feature,) = Featurizer(tokenizer, "tokens", 8)([example])
-    logits = np.zeros((8, len(LABELS)))
-    logits[:, 1] = 9.0
-    (said,) = entity_tags([logits], [feature], [example], LABELS).predictions
-    assert len(said) == 20
-    assert 1 <= sum(said) < 8
 
 
 def test_entities_are_seqevals():

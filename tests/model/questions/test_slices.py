@@ -84,10 +84,3 @@ def test_the_page_of_errors_escapes_what_it_shows(tmp_path):
     assert re.search(r"<td>7</td>", page)
     assert "src=" not in page
     assert "http" not in page
-
-
-def test_slices_of_the_same_reviews_are_one():
-    stars = ["1", "5"] * 50
-    right = np.arange(100) % 3 > 0
-    fields = {"shop": [f"{one} stars" for one in stars], "file": stars}
-    assert [one.field for one in find_slices(right, fields)] == ["shop", "shop"]

@@ -4,7 +4,6 @@ import numpy as np
 
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.evaluation.choice import average_arms
-from amazon_electra.model.evaluation.significance import compute_exact_interval
 from amazon_electra.model.questions.wrong_labels import MIN_SHARE, find_wrong_labels
 
 
@@ -75,14 +74,6 @@ def test_a_weak_model_does_not_say_how_many_are_wrong():
         assert own == sorted(own)
 
 
-def test_no_wrong_label_is_found_where_none_is():
-    for seed in range(20):
-        probabilities, labels, _ = simulate(seed, 1500, 0)
-        found = find_wrong_labels(probabilities, labels)
-        assert found.estimate <= 15
-        assert found.low <= found.estimate <= found.high
-
-
 def test_the_next_step_of_a_scale_is_not_wrong():
     draw = np.random.default_rng(0)
     truth = draw.integers(5, size=1_500)
@@ -95,13 +86,6 @@ def test_the_next_step_of_a_scale_is_not_wrong():
     found = find_wrong_labels(probabilities, given, steps=2)
     assert {one.place for one in found.suspicions[:70]} < set(flipped.tolist())
     assert found.low <= 75 <= found.high
-
-
-def test_interval_is_exact():
-    assert compute_exact_interval(0, 0) == (0, 1)
-    low, high = compute_exact_interval(0, 100)
-    assert low == 0
-    assert np.isclose(high, 1 - 0.025 ** (1 / 100))
 
 
 def test_the_mean_of_two_models_finds_more_than_either():

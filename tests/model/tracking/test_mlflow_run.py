@@ -3,9 +3,6 @@
 import json
 import os
 import shutil
-import signal
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +11,6 @@ from mlflow import MlflowClient
 
 from amazon_electra.flows.servers.health import find_free_port
 from amazon_electra.model.tracking import mlflow_run
-from amazon_electra.model.tracking.mlflow_client import create_client
 from amazon_electra.model.tracking.mlflow_run import FINGERPRINT, FLOW_RUN, Tracking
 from amazon_electra.model.tracking.registry import Registry, RegistryAway
 from tests.patience import PATIENCE_SECONDS, eventually
@@ -44,6 +40,9 @@ def test_nothing_is_left_where_it_was_started(tmp_path, mlflow_uri, monkeypatch)
     (model / "weights").write_bytes(b"x" * 1000)
     tracking = Tracking(mlflow_uri)
     tracking.start("a run", {}, {})
+    assert tracking.wait_until_sent(PATIENCE_SECONDS)
+    with pytest.raises(RegistryAway):
+        Registry(mlflow_uri).add_version(tracking.parent.id, "model", {"model": "x"})
     tracking.log_folder(model, "model")
     tracking.log_folder(model / "weights", "")
     assert tracking.wait_until_sent(PATIENCE_SECONDS)
@@ -68,29 +67,6 @@ def test_a_flow_run_begun_again_is_the_same(mlflow_uri):
         ids.append(tracking.parent.id)
         assert client.get_run(ids[-1]).info.status == status
     assert ids[0] == ids[1] != ids[2]
-
-
-KILLED = """
-import os, signal, sys
-from alembic.ddl.impl import DefaultImpl
-from amazon_electra.model.tracking.mlflow_client import create_client
-execute = DefaultImpl._exec
-def kill_after(self, construct, *more, **named):
-    execute(self, construct, *more, **named)
-    if "CREATE TABLE _alembic_tmp_experiments" in str(construct):
-        os.kill(os.getpid(), signal.SIGKILL)
-DefaultImpl._exec = kill_after
-create_client(sys.argv[1]).search_experiments()
-"""
-
-
-@pytest.mark.slow
-def test_a_half_made_database_is_made_again(tmp_path):
-    uri = f"sqlite:///{tmp_path}/mlflow/mlflow.db"
-    (tmp_path / "mlflow").mkdir()
-    killed = subprocess.run([sys.executable, "-c", KILLED, uri])
-    assert killed.returncode == -signal.SIGKILL
-    assert create_client(uri).get_experiment_by_name("x") is None
 
 
 def test_passwords_of_addresses_reach_neither_logs_nor_links(monkeypatch, heard):
@@ -163,14 +139,6 @@ def test_numbers_arrive_whatever_the_name_of_their_arm(mlflow_uri):
     client = finished(tracking)
     metrics = client.get_run(tracking.parent.id).data.metrics
     assert metrics == {"pre-trained - TF-IDF - stars.f1_at_5": 0.5, "loss": 1.0}
-
-
-def test_a_version_without_files_is_not_registered(mlflow_uri):
-    tracking = Tracking(mlflow_uri)
-    tracking.start("a run", {}, {})
-    finished(tracking)
-    with pytest.raises(RegistryAway):
-        Registry(mlflow_uri).add_version(tracking.parent.id, "model", {"model": "x"})
 
 
 def test_a_deleted_experiment_is_restored(mlflow_uri):

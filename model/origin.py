@@ -33,7 +33,6 @@ from amazon_electra.model.encoders.config import (
 from amazon_electra.model.encoders.known import METADATA_FILE, read_card
 from amazon_electra.model.encoders.places import FORMS, find_published, name_place
 from amazon_electra.model.encoders.vocabulary import (
-    add_prefix,
     check_entries,
     list_all_entries,
     load_published_tokenizer,
@@ -116,8 +115,6 @@ def _write_network(place: str, field: str, folder: Path) -> dict[str, Any]:
         parameters, has_head = _check_network(found.folder, config, shape, tokenizer)
         length = min(shape.max_positions, config.get(TRAINED_LENGTH) or shape.max_positions)
         about = known.describe_use(found.name, found.folder)
-        if about["prefix"] and not add_prefix(tokenizer, about["prefix"]):
-            about["prefix"] = ""
         write_published_tokenizer(folder, tokenizer, found.folder, length)
         pooling = {POOLING: "cls"} if about["pooling"] == "cls" else {}
         write_json(folder / "config.json", {**config, **pooling})

@@ -1,5 +1,5 @@
 """Published encoders of the kinds that tests/model/test_published_kinds.py takes all the way: which
-languages they read, how a text is given to them, and whether they were trained on texts of Amazon.
+languages they read, what stands for a text, and whether they were trained on texts of Amazon.
 """
 
 import re
@@ -13,7 +13,7 @@ import yaml
 
 from amazon_electra.beam_jobs.core.nesting import find_json, load_yaml
 from amazon_electra.model.encoders.config import TRAINED_LENGTH
-from amazon_electra.model.encoders.places import POOLING_FILE, PROMPTS_FILE
+from amazon_electra.model.encoders.places import POOLING_FILE
 
 UNKNOWN = "unknown"
 METADATA_FILE = "origin.json"
@@ -60,8 +60,6 @@ class KnownEncoder:
     """ISO 639-1, or MULTILINGUAL."""
     pooling: str = "mean"
     """The state of a text: "mean" of its tokens' states, or that of the first one, "cls"."""
-    prefix: str = ""
-    """Words before a text that is classified, as its card asks."""
     amazon: str = ""
     """Texts of Amazon that it was trained on, and who says so; empty: nobody named any."""
 
@@ -83,26 +81,15 @@ def find_known(name: str) -> KnownEncoder | None:
 
 
 def describe_use(name: str, folder: Path) -> dict[str, str]:
-    """Return `pooling`, `prefix` and `amazon`: by the name, or what sentence-transformers reads."""
+    """Return `pooling` and `amazon`: by the name, or what sentence-transformers reads."""
     if one := find_known(name):
-        return {"pooling": one.pooling, "prefix": one.prefix, "amazon": one.amazon}
-    pooling, prompts = (_read_object(folder / part) for part in (POOLING_FILE, PROMPTS_FILE))
-    is_first = pooling.get("pooling_mode_cls_token") is True or pooling.get("pooling_mode") == "cls"
-    texts = prompts.get("prompts")
-    named = prompts.get("default_prompt_name") or "classification"
-    prefix = texts.get(named) if isinstance(texts, dict) else ""
-    return {
-        "pooling": "cls" if is_first else "mean",
-        "prefix": prefix if isinstance(prefix, str) else "",
-        "amazon": "",
-    }
-
-
-def _read_object(file: Path) -> dict[str, Any]:
+        return {"pooling": one.pooling, "amazon": one.amazon}
+    pooling: Any = {}
     with suppress(ValueError):
-        if isinstance(content := find_json(file), dict):
-            return content
-    return {}
+        pooling = find_json(folder / POOLING_FILE)
+    pooling = pooling if isinstance(pooling, dict) else {}
+    is_first = pooling.get("pooling_mode_cls_token") is True or pooling.get("pooling_mode") == "cls"
+    return {"pooling": "cls" if is_first else "mean", "amazon": ""}
 
 
 def warn_of_amazon(about: Mapping[str, Any]) -> str:

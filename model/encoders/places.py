@@ -23,11 +23,11 @@ PATTERNS: Mapping[Kind, re.Pattern[str]] = {
     "hub": re.compile(r"(?P<name>[\w-][\w.-]*/[\w.-]+)(@(?P<revision>[\w./-]+))?"),
 }
 FORMS = "a folder, a name on the hub (org/name, or org/name@REVISION) or package:MODULE"
-POOLING_FILE, PROMPTS_FILE = "1_Pooling/config.json", "config_sentence_transformers.json"
-"""Files of sentence-transformers."""
+POOLING_FILE = "1_Pooling/config.json"
+"""A file of sentence-transformers."""
 DESCRIBED_BY = (
     *("config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"),
-    *("README.md", POOLING_FILE, PROMPTS_FILE),
+    *("README.md", POOLING_FILE),
 )
 SAFE_WEIGHTS = ("model.safetensors", "model-*-of-*.safetensors")
 PICKLED_WEIGHTS = ("pytorch_model.bin",)

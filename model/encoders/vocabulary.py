@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizers import Encoding, Tokenizer, normalizers, processors
+from tokenizers import Tokenizer, normalizers
 
 from amazon_electra.beam_jobs.core.errors import UserError, refuse, require
 from amazon_electra.beam_jobs.core.files import write_json
@@ -21,10 +21,6 @@ BY_ENTRY = {  # weights with one row per vocabulary entry
 }
 FAST_TOKENIZER = "PreTrainedTokenizerFast"
 """The class of transformers that takes tokenizer.json as it is."""
-PREFIX = "prefix"
-"""Id of the prefix in the template of a tokenizer.json."""
-PREFIXED = ("The lamp isn't great.", "good book", "3 stars", "Überhaupt nicht!", "蓋が壊れました。")
-"""Texts by which it is found whether prefix and text are cut as they are together."""
 PADDED_TO = 128
 """Rows of a table are at most filled up to a multiple of this, for the speed of matrix products."""
 
@@ -107,54 +103,6 @@ def _convert_tokenizer(folder: Path) -> Tokenizer:
     return made
 
 
-def has_prefix(tokenizer: Tokenizer) -> bool:
-    """Return whether the tokenizer puts words before each text, beside [CLS] and [SEP]."""
-    return bool(tokenizer.num_special_tokens_to_add(False) > 2)
-
-
-def add_prefix(tokenizer: Tokenizer, prefix: str) -> bool:
-    """Make the tokenizer itself put a prefix, such as "query: ", before each text; return whether
-    it does. It does not where prefix and text in one string are cut otherwise, as byte-level BPE
-    may.
-    """
-    if has_prefix(tokenizer):
-        return True
-    shapes = [tokenizer.encode("a"), tokenizer.encode("a", "a")]
-    specials = {
-        token: int(number)
-        for one in shapes
-        for token, number, place in zip(one.tokens, one.ids, one.sequence_ids, strict=True)
-        if place is None
-    }
-    single, pair = (_list_template(one) for one in shapes)
-    old = tokenizer.post_processor
-    together = [tokenizer.encode(prefix + text).ids for text in PREFIXED]
-    for part in (prefix.rstrip(), prefix):  # the space may be of the next word's token
-        before = tokenizer.encode(part, add_special_tokens=False)
-        template = {"id": PREFIX, "ids": before.ids, "tokens": before.tokens}
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=single, pair=pair, special_tokens=[*specials.items(), template]
-        )
-        if before.ids and [tokenizer.encode(text).ids for text in PREFIXED] == together:
-            return True
-        tokenizer.post_processor = old
-    return False
-
-
-def _list_template(encoding: Encoding) -> list[str]:
-    """Return what TemplateProcessing puts around texts as in an encoding, with the prefix."""
-    pieces: list[str] = []
-    for token, kind, place in zip(
-        encoding.tokens, encoding.type_ids, encoding.sequence_ids, strict=True
-    ):
-        text = f"${'AB'[place]}:{kind}" if place is not None else ""
-        if place is None:
-            pieces.append(f"{token}:{kind}")
-        elif text not in pieces:
-            pieces += [f"{PREFIX}:{kind}", text]
-    return pieces
-
-
 SLOW_FILES = (
     *("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model"),
     *("merges.txt", "vocab.json"),
@@ -171,9 +119,7 @@ def write_published_tokenizer(
     if all(token in tokenizer.get_vocab() for token in NEEDED) and isinstance(
         tokenizer.normalizer, normalizers.BertNormalizer
     ):
-        # BertTokenizer would put a prefix before no text
-        name = FAST_TOKENIZER if has_prefix(tokenizer) else "BertTokenizer"
-        return write_tokenizer(folder, tokenizer, max_length, name)
+        return write_tokenizer(folder, tokenizer, max_length, "BertTokenizer")
     config = read_tokenizer_config(source)
     config = {**find_json(source / "special_tokens_map.json"), **config}
     entries = tokenizer.get_vocab()

@@ -142,11 +142,12 @@ def find_in_package(name: str) -> Found:
     }
     there = ", ".join(map(str, sorted(found))) or "none"
     require(len(found) == 1, f"it has not one folder with config.json and weights, but: {there}")
+    [folder] = found
     try:
         package = importlib.metadata.distribution(module)
     except importlib.metadata.PackageNotFoundError:  # reading the names of all takes seconds
         names = importlib.metadata.packages_distributions().get(module)
         if not names:
-            return Found(*found, module)
+            return Found(folder, module)
         package = importlib.metadata.distribution(names[0])
-    return Found(*found, package.name, version=package.version)
+    return Found(folder, package.name, version=package.version)

@@ -43,9 +43,10 @@ def draw_results(results: Results) -> str:
             label = f"{escape_math(arm)}  {of['value']:{digits}}"
             where = axes.get_yaxis_transform()
             axes.text(0, place + 0.25, label, transform=where, fontsize=9, color=color)
-    fonts = {"svg.hashsalt": "report", "svg.fonttype": "none", "font.family": "sans-serif"}
     buffer = io.StringIO()
-    with matplotlib.rc_context(fonts):
+    with matplotlib.rc_context(
+        {"svg.hashsalt": "report", "svg.fonttype": "none", "font.family": "sans-serif"}
+    ):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     svg = re.sub(r"^.*?(?=<svg)", "", buffer.getvalue(), flags=re.DOTALL)
     return re.sub(r"\n\s*\n", "\n", svg.strip())

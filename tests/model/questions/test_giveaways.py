@@ -64,7 +64,7 @@ def test_each_planted_kind_is_found_and_masked(kind):
     assert found.accuracy > 0.9
     assert found.is_title == (kind == "title"), "words of the review"
     if kind == "title":
-        assert found.phrases == ["five stars"]
+        assert found.phrases[0] in ("five stars", "one star")
     assert found.masked_accuracy < 0.65
     assert f"{found.masked_accuracy:.0%}" in found.describe(["bad", "good"])
     shuffled = np.random.default_rng(0).permutation(labels)

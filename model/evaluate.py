@@ -7,7 +7,6 @@ Writes predictions.parquet (one row per example) and metrics.json (every metric 
 
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,12 +18,12 @@ from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.arm import Resources
 from amazon_electra.model.arms.out_of_fold import OutOfFold, list_labels
-from amazon_electra.model.config import DATA, DEVICE, TASK, Device, FinetuningSettings, Precision
+from amazon_electra.model.config import DATA, DEVICE, TASK, Device, FinetuningSettings
 from amazon_electra.model.evaluation.metrics import METRICS, count_confusions, list_figures
 from amazon_electra.model.evaluation.predict import choose_thresholds, predict_sets
 from amazon_electra.model.evaluation.predictions import Predictions, write_predictions
 from amazon_electra.model.evaluation.significance import compute_interval
-from amazon_electra.model.finetuning.examples import Example, Split, Task, load_examples
+from amazon_electra.model.finetuning.examples import Split, Task, load_examples
 from amazon_electra.model.finetuning.head import read_task_head
 from amazon_electra.model.finetuning.request import choose_sampling
 from amazon_electra.model.finetuning.tasks import find_task
@@ -48,24 +47,6 @@ def evaluate(
     return EvaluationResult.of(evaluate_model(model, found, data, output, split, device))
 
 
-def predict_examples(
-    folder: Path,
-    task: Task,
-    examples: Sequence[Example],
-    precision: Precision = "auto",
-    device: str = "auto",
-    cache: Path | None = None,
-) -> Predictions:
-    """Return the predictions of a fitted folder of any arm; `cache` keeps tokens."""
-    arm = find_arm(read_task_head(folder).kind)
-    fitted = arm.load(folder, Resources(device, precision, cache))
-    if task.shape == "multilabel":
-        labels, held_out = list_labels(examples), OutOfFold.load(folder)
-        thresholds = choose_thresholds(held_out.logits, held_out.labels)
-        return predict_sets(fitted.predict_logits(examples), labels, examples, thresholds)
-    return fitted.predict_examples(examples, task)
-
-
 def evaluate_model(
     folder: Path,
     task: Task,
@@ -79,15 +60,22 @@ def evaluate_model(
     settings choose the examples; `cache` keeps their tokens for other arms.
     """
     started = time.perf_counter()
-    trained = read_task_head(folder).task
-    is_of_task = trained in (task.name, *task.trained_as)
-    require(is_of_task, f"{folder} was fine-tuned on {trained}", "task", task.name)
+    head = read_task_head(folder)
+    is_of_task = head.task in (task.name, *task.trained_as)
+    require(is_of_task, f"{folder} was fine-tuned on {head.task}", "task", task.name)
     finetuning_run = read_json(folder / "run.json")
     settings = FinetuningSettings.from_run(finetuning_run)
     left_out: Counter[str] = Counter()
     sampling = choose_sampling(settings, split, finetuning_run["seed"])
     examples = load_examples(task, data, split, sampling, left_out)
-    predictions = predict_examples(folder, task, examples, settings.precision, device, cache)
+    fitted = find_arm(head.kind).load(folder, Resources(device, settings.precision, cache))
+    if task.shape == "multilabel":
+        labels, held_out = list_labels(examples), OutOfFold.load(folder)
+        thresholds = choose_thresholds(held_out.logits, held_out.labels)
+        logits = fitted.predict_logits(examples)
+        predictions = predict_sets(logits, labels, examples, thresholds)
+    else:
+        predictions = fitted.predict_examples(examples, task)
     output.mkdir(parents=True, exist_ok=True)
     if task.shape == "span":
         answers = dict(zip(predictions.ids, predictions.predictions, strict=True))

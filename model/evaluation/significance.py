@@ -67,15 +67,10 @@ class Comparison:
     def is_significant(self) -> bool:
         return (self.p if self.p_holm is None else self.p_holm) < 1 - LEVEL
 
-    def describe(self, a: str, b: str, better: str) -> str:
-        """Return the finding in words; `better` is "higher" or "lower"."""
-        if not self.is_significant:
-            return f"no evidence of a difference between {a} and {b}"
-        return f"{a} is better than {b}" if self.is_a_better(better) else f"{b} is better than {a}"
-
-    def is_a_better(self, better: str) -> bool:
-        """Return whether arm a has the better value, with evidence or without."""
-        return (self.difference > 0) == (better == "higher")
+    @property
+    def is_a_better(self) -> bool:
+        """Whether arm a has the better value, with evidence or without."""
+        return (self.difference > 0) == (METRICS[self.metric].better == "higher")
 
     def swap_arms(self) -> "Comparison":
         """Return arm b minus arm a."""

@@ -54,13 +54,8 @@ def write_profile(
         texts,
         probabilities,
         labels,
-        read_languages(data),
+        dict(find_json(data / "corpus.json").get("language_sample", {})),  # none of other data
         {str(stars): task.labels[place] for stars, place in task.stars.items()},
     )
     if profile:
         write_json(folder / PROFILE, profile.to_json())
-
-
-def read_languages(data: Path) -> dict[str, int]:
-    """Return the reviews of a corpus by language, as its job counted them; none of other data."""
-    return dict(find_json(data / "corpus.json").get("language_sample", {}))

@@ -229,20 +229,16 @@ class Difference:
     @property
     def words(self) -> str:
         """The finding: which arm is better, or that there is no evidence of a difference."""
-        return self.comparison.describe(self.a, self.b, METRICS[self.comparison.metric].better)
+        if not self.comparison.is_significant:
+            return f"no evidence of a difference between {self.a} and {self.b}"
+        better, other = (self.a, self.b) if self.comparison.is_a_better else (self.b, self.a)
+        return f"{better} is better than {other}"
 
     @property
     def oriented(self) -> Comparison:
         """The better arm minus the other, in the order of `words`; unchanged without evidence."""
         c = self.comparison
-        is_turned = c.is_significant and not c.is_a_better(METRICS[c.metric].better)
-        return c.swap_arms() if is_turned else c
-
-    @property
-    def finding(self) -> str:
-        """The words for a row that names both arms already."""
-        is_found = self.comparison.is_significant
-        return self.words if is_found else "no evidence of a difference"
+        return c.swap_arms() if c.is_significant and not c.is_a_better else c
 
 
 def load_results(study: ReportInput, cells: Sequence[CellFacts], base: Path) -> Results:

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from amazon_electra.model.evaluation import significance
 from tests.model.synthetic_shards import write_shards
 
 
@@ -15,3 +16,9 @@ def shards(tmp_path_factory) -> Path:
 def dev_shards(tmp_path_factory) -> Path:
     """Return a folder of 100 packed sequences of the dev split."""
     return write_shards(tmp_path_factory.mktemp("dev"), sequences=100, split="dev")
+
+
+@pytest.fixture
+def fewer_samples(monkeypatch):
+    """Simulations run hundreds of studies; 250 samples each are enough for a rate."""
+    monkeypatch.setattr(significance, "SAMPLES", 250)

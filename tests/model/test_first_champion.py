@@ -7,7 +7,6 @@ noise; one that has learnt nothing has the noise alone.
 """
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,12 +14,12 @@ import pytest
 from amazon_electra.flows.runs.champion import decide_first
 from amazon_electra.model import export
 from amazon_electra.model.arms.out_of_fold import OutOfFold
-from amazon_electra.model.evaluation import choice
 from amazon_electra.model.evaluation.metrics import list_figures
 from amazon_electra.model.evaluation.predict import predict_classes
 from amazon_electra.model.evaluation.predictions import write_predictions
 from amazon_electra.model.finetuning.examples import Example
 
+pytestmark = pytest.mark.usefixtures("fewer_samples")
 LABELS, METRICS = ("negative", "positive"), ("accuracy", "macro_f1", "ece", "loss")
 
 
@@ -46,57 +45,22 @@ def decide(folder, draw, majority, skill, shift=0.0):
     )
 
 
-def test_shops_with_nothing_to_learn_have_no_champion(tmp_path, monkeypatch):
-    monkeypatch.setattr("amazon_electra.model.evaluation.significance.SAMPLES", 400)
+def test_shops_with_nothing_to_learn_have_no_champion(tmp_path):
     draw = np.random.default_rng(0)
     champions = [decide(tmp_path, draw, 0.95, 0.0).promote for _ in range(200)]
     assert sum(champions) <= 16
 
 
 @pytest.mark.parametrize("majority", [0.95, 0.98])
-def test_rare_negatives_can_have_a_champion(tmp_path, monkeypatch, majority):
-    monkeypatch.setattr("amazon_electra.model.evaluation.significance.SAMPLES", 400)
+def test_rare_negatives_can_have_a_champion(tmp_path, majority):
     draw = np.random.default_rng(1)
     champions = [decide(tmp_path, draw, majority, 2.0).promote for _ in range(40)]
     assert sum(champions) >= 24
 
 
-def test_always_positive_is_never_champion(tmp_path, monkeypatch):
+def test_always_positive_is_never_champion(tmp_path):
     """Though its probabilities know the classes, and its log-loss is by far the smaller one."""
-    monkeypatch.setattr("amazon_electra.model.evaluation.significance.SAMPLES", 400)
     draw = np.random.default_rng(2)
     decisions = [decide(tmp_path, draw, 0.95, 2.0, shift=50.0) for _ in range(20)]
     assert not any(one.promote for one in decisions)
     assert all("log-loss smaller by 0." in one.reason for one in decisions)
-
-
-def test_class_weights_do_not_decide_between_arms():
-    """Weights move all logits by one number: calibrated, both arms have the same log-loss."""
-    draw = np.random.default_rng(3)
-    labels = (draw.random(3_000) < 0.95).astype(int)
-    margin = 2 * (2 * labels - 1) + draw.normal(size=3_000)
-    losses = []
-    for shift in (0.0, 1.5):
-        logits = np.stack([-margin - shift, margin + shift], 1).astype(np.float32) / 2
-        held_out = OutOfFold([str(i) for i in range(3_000)], labels, logits, labels * 0)
-        predictions = choice.make_held_out_predictions(held_out)
-        calibrated = choice.apply_calibration(predictions, choice.fit_calibration(predictions))
-        losses.append(calibrated.loss.mean())
-        assert losses[-1] < predictions.loss.mean()
-    assert losses[0] == pytest.approx(losses[1], abs=2e-4)
-
-
-def test_arms_are_compared_on_the_models_seed(tmp_path):
-    """The last seed of another arm is not that of the best one."""
-    cells = []
-    for arm, seed, skill in (("finetuned", 1, 2.0), ("TF-IDF", 1, 1.5), ("TF-IDF", 2, -1.5)):
-        folder = tmp_path / f"{arm}-{seed}"
-        folder.mkdir()
-        decide(folder, np.random.default_rng(5), 0.7, skill)
-        (folder / "result.json").write_text(json.dumps({"seed": seed}))
-        cells.append(export.ExportCell(arm, folder, folder))
-    test = export.read_predictions(cells[0].evaluation / "predictions.parquet")
-    found = export.compare_with_simple_models(cells[0], cells, test, METRICS)
-    swapped = [replace(cells[0]), cells[2]]
-    other = export.compare_with_simple_models(cells[0], swapped, test, METRICS)
-    assert abs(found["TF-IDF"]["difference"]) < 0.1 < other["TF-IDF"]["difference"]

@@ -245,8 +245,8 @@ class Pretraining(Settings, use_attribute_docstrings=True):
     reviews have a title, else what suits the recipe"""
     start_from: Place | None = None
     """Published encoder whose weights, shape and vocabulary to start from: a folder, a name on the
-    hub (org/name@REVISION) or package:MODULE; last: the encoder of the store's newest run of another
-    dump; none: random weights"""
+    hub (org/name@REVISION) or package:MODULE; last: the encoder of the store's newest run of
+    another dump; none: random weights"""
     start_generator_from: Place | None = None
     """Published generator of the ELECTRA discriminator in start_from, in the same notation; none:
     the first layers of start_from, if a generator is trained"""

@@ -72,14 +72,15 @@ class FlinkJob:
     def __post_init__(self) -> None:
         self._answered = time.monotonic()
 
-    def has_finished(self) -> bool:
+    def has_finished(self, patience: float | None = None) -> bool:
         """Ask whether the job has finished; announce its page once it is there. Raises JobFailed or
-        what the workers raised, and TransientError if the JobManager is away.
+        what the workers raised, and TransientError if the JobManager is away so many seconds.
         """
         try:
             own = self._find()
         except NO_ANSWER as error:
-            if (seconds := time.monotonic() - self._answered) < AWAY_SECONDS:
+            seconds = time.monotonic() - self._answered
+            if seconds < (AWAY_SECONDS if patience is None else patience):
                 return False
             raise self._describe_away(f"gives no answer for {seconds:.0f} s: {error}") from None
         self._answered = time.monotonic()
@@ -99,13 +100,7 @@ class FlinkJob:
     def raise_failure(self) -> None:
         """Raise why the job has failed, once the job server has given it up, if Flink knows."""
         deadline = time.monotonic() + SETTLE_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                ask(self.address, "overview")
-            except NO_ANSWER as error:
-                raise self._describe_away(f"gives no answer: {error}") from None
-            if self.has_finished() or not self.id:
-                return
+        while time.monotonic() < deadline and not self.has_finished(patience=0.0) and self.id:
             time.sleep(0.5)
 
     def cancel(self, seconds: float) -> None:

@@ -47,11 +47,12 @@ NO_DATA = re.compile(
     re.IGNORECASE,
 )
 """What Spark, Hadoop, systems, office programs, Hugging Face, Kaggle and checksum tools leave."""
+RELIABLE_VERSIONS = ("generation", "ETag", "etag")  # fields that change with every write
 VERSIONS = (
-    *("generation", "ETag", "etag", "Content-MD5", "LastModified", "last_modified"),
-    *("Last-Modified", "updated", "mtime", "created"),
+    *RELIABLE_VERSIONS,
+    *("Content-MD5", "LastModified", "last_modified", "Last-Modified"),
+    *("updated", "mtime", "created"),
 )  # the fields of stores that distinguish versions of a file, the surest first
-RELIABLE_VERSIONS = VERSIONS[:3]  # those that change with every write
 Identity = tuple[str, int, str]  # of a file: path, bytes, and its version (`describe_identity`)
 Stretch = tuple[str, int, int]  # of a file: path, first byte, end
 S3_PARTS = {"default_block_size": PART_BYTES, "max_concurrency": 4}  # s3fs: 50 MB, ten times
@@ -157,17 +158,11 @@ def check_unchanged(identity: Identity) -> None:
     """Raise UserError unless a file is still the one of which this is the identity."""
     path = identity[0]
     try:
-        if not is_remote(path):
-            found = {describe_identity(path)}
-        else:
-            fs, inner = open_store(path)
-            info = fs.info(inner)
-            # a listing may say less than an answer about one file
-            found = {_identify(path, info, VERSIONS[first:]) for first in range(len(VERSIONS))}
+        found = describe_identity(path)
     except FileNotFoundError:
         worker = socket.gethostname()
         raise UserError(f"{path} is not on worker {worker}; put it where all read it") from None
-    if identity not in found:
+    if identity != found:
         raise UserError(f"{path} changed while it was read; run the command again")
 
 

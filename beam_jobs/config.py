@@ -234,7 +234,7 @@ class ScoringConfig(TextConfig):
     explain: bool = Field(
         default=False,
         description="Write the three phrases with the largest weight for each answer (`because`); "
-        "takes as many times longer as a text has phrases, 24 at most (TF-IDF: 300 words)",
+        "takes as many times longer as a text has phrases, 24 at most",
     )
     output_format: ScoreFormat | None = Field(
         default=None,

@@ -74,11 +74,6 @@ class Classifier:
         own = (self.config, *(part.config for part, _ in self.parts))
         return max((one.amazon_electra.max_length for one in own if one.is_network), default=0)
 
-    @property
-    def is_linear(self) -> bool:
-        """Whether no network is asked, so that one more text costs microseconds."""
-        return self.details.kind in ("words", "skops")
-
     def score(self, texts: Sequence[Text]) -> np.ndarray:
         """Return probabilities, float32 [texts, classes]; raise what `fail` makes of a score that
         is no number.

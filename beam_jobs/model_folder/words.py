@@ -97,15 +97,18 @@ class Words:
 
 def find_top_words(words: Words, texts: Sequence[str]) -> list[list[tuple[str, int, float]]]:
     """Return the words that speak most for each class in these texts: the word, how many of the
-    texts have it, and what it adds, alone, to the logit of the class over the mean of the classes,
-    as often as texts have it.
+    texts have it, and what its n-grams add to the logit of the class over the mean of the classes,
+    before a text's length counts, as often as texts have it.
     """
     counts = Counter(
         word for text in texts for word in {EDGES.sub("", one).casefold() for one in text.split()}
     )
     known = [word for word, n in counts.items() if word and n >= MIN_TEXTS]
-    logits = words.compute_logits(["", *known]) - words.offsets
-    added = (logits - logits.mean(1, keepdims=True))[1:] * [[counts[word]] for word in known]
+    logits = np.zeros((len(known), len(words.offsets)))
+    parts = zip(words.union.transformer_list, np.split(words.weights, len(N_GRAMS), 1), strict=True)
+    for (_, (hasher, weighing)), weights in parts if known else ():
+        logits += hasher.transform(known).multiply(weighing.idf_) @ weights.T
+    added = (logits - logits.mean(1, keepdims=True)) * [[counts[word]] for word in known]
     top = []
     for own in added.T.tolist():
         best = sorted(zip(known, own, strict=True), key=lambda one: (-one[1], one[0]))[:MAX_TOP]

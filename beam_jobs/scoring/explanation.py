@@ -19,8 +19,7 @@ SENTENCE = re.compile(r"[^.!?…。！？]+[.!?…。！？]*\s*")
 WORD = re.compile(rf"{UNSPACED}|\S+\s*")
 """With the spaces after it; in scripts without spaces a character."""
 AROUND = re.compile(r"^\W+|\W+$")  # of a word
-MAX_PHRASES, MAX_WORDS = 24, 300
-"""Phrases of a text that are left out: with a network, and without one, in microseconds each."""
+MAX_PHRASES = 24  # of a text, without each of which the model is asked
 MIN_SENTENCES = 3  # of a text with more words than MAX_PHRASES, to take them for phrases
 SHOWN, SHOWN_CHARACTERS = 3, 60
 MIN_PROBABILITY = 1e-9
@@ -41,7 +40,7 @@ def weigh_phrases(classifier: Classifier, text: str, answer: int) -> Weights:
     """Return what the phrases of a text add to the log-odds of the class `answer` against the
     likeliest other one, or in a multi-label model against its absence.
     """
-    phrases = cut_into_phrases(text, MAX_WORDS if classifier.is_linear else MAX_PHRASES)
+    phrases = cut_into_phrases(text, MAX_PHRASES)
     if len(phrases) < 2:  # without it there is no text
         return [(phrase.strip(), 0.0) for phrase in phrases]
     places = pairwise(accumulate(map(len, phrases), initial=0))

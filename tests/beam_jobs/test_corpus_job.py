@@ -11,7 +11,7 @@ from apache_beam.testing.util import assert_that, equal_to
 from amazon_electra.beam_jobs import corpus_job
 from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.core.command_line import call_job
-from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
+from amazon_electra.beam_jobs.core.errors import JobFailed
 from amazon_electra.beam_jobs.corpus import plan, result
 from amazon_electra.beam_jobs.corpus.write import WrittenUnit
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
@@ -151,14 +151,6 @@ def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refu
     }
     assert left >= {"corpus-2023.json", "corpus-notes/mine.txt", "rejects/mine.txt"}
     assert "corpus-0000001-00000.parquet" not in left
-
-
-@pytest.mark.parametrize(("field", "value"), [("encoding", "undefined"), ("runner", "NopeRunner")])
-def test_an_option_that_names_what_is_not_there(tmp_path, field, value):
-    dump = write_lines(tmp_path / "d.json", [review(1)])
-    with pytest.raises(UserError) as wrong:
-        run_steps(["--input", str(dump), "--output", str(tmp_path / "corpus"), f"--{field}", value])
-    assert (wrong.value.field.lstrip("-"), wrong.value.value) == (field, value)
 
 
 def test_the_ids_of_the_records_are_those_of_the_column_that_is_named(tmp_path):

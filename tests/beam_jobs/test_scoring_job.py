@@ -281,23 +281,6 @@ def test_an_interrupted_job_is_continued_by_itself_alone(model, tmp_path, monkey
     ]
 
 
-def test_reviews_in_lists_have_a_row_each_as_pandas_numbers_them(model, tmp_path):
-    products = [
-        {"asin": f"B{n}", "reviews": [{"text": "good", "id": f"{n}-{i}"} for i in range(n)]}
-        for n in (2, 0, 1)
-    ]
-    dump = tmp_path / "d.json"
-    dump.write_text("".join(json.dumps(product) + "\n" for product in products))
-    columns = ["--columns", "text=reviews[].text"]
-    score(model, tmp_path / "scores", dump, more=columns)
-    rows = read(tmp_path / "scores" / "d.scores.parquet")
-    expected = pd.json_normalize(products, record_path="reviews")["id"]
-    assert [row["id"] for row in rows] == list(expected)
-    assert [row["row"] for row in rows] == [1, 2, 3]
-    with refuses("reviews[].id"):
-        score(model, tmp_path / "other", dump, more=[*columns, "--id", "reviews[].uid"])
-
-
 def test_a_text_that_a_spreadsheet_would_compute_is_marked_in_csv(model, tmp_path):
     texts = ['=HYPERLINK("http://x","good")', "good", "@bad", "-5 stars"]
     dump = tmp_path / "new.json"

@@ -13,10 +13,9 @@ from tokenizers import Tokenizer
 
 from amazon_electra.beam_jobs import shards_job
 from amazon_electra.beam_jobs.core.command_line import call_job
-from amazon_electra.beam_jobs.core.errors import JobFailed
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
 from amazon_electra.beam_jobs.engine import beam_options
-from amazon_electra.beam_jobs.packing import plan, shards
+from amazon_electra.beam_jobs.packing import plan
 from amazon_electra.beam_jobs.packing.plan import VOCABULARY_FILES
 from tests.beam_jobs.dumps import refuses, run_shard_steps
 from tests.corpus_folder import write_corpus
@@ -96,15 +95,6 @@ def test_shards_hold_the_reviews_and_say_so(corpus, vocabulary, reviews, tmp_pat
         assert (tmp_path / "vocabulary" / name).read_bytes() == (vocabulary / name).read_bytes()
 
 
-def test_shards_say_what_they_are_made_of(corpus, vocabulary, tmp_path):
-    told = shutil.copytree(corpus, tmp_path / "told") / "corpus.json"
-    told.write_text(json.dumps({"withheld_files": ["sst2.tsv 0123456789abcdef"]}))
-    assert job(told.parent, vocabulary, tmp_path / "shards")["made_of"] == {
-        "corpus": hashlib.sha256(told.read_bytes()).hexdigest(),
-        "withheld": ["sst2.tsv 0123456789abcdef"],
-    }
-
-
 def test_a_step_of_the_graph_writes_the_totals_where_no_command_waits(
     corpus, vocabulary, tmp_path, monkeypatch
 ):
@@ -117,27 +107,6 @@ def test_a_step_of_the_graph_writes_the_totals_where_no_command_waits(
     assert "staged" in call_job(shards_job.make_shards, words)
     assert json.loads((tmp_path / "engine" / "shards.json").read_text()) == expected
     assert digests(tmp_path / "engine") == digests(tmp_path / "local")
-
-
-def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next(
-    corpus, vocabulary, tmp_path, monkeypatch
-):
-    expected = job(corpus, vocabulary, tmp_path / "whole")
-    words = ["--corpus", str(corpus), "--vocabulary", str(vocabulary), "--max_length", "64"]
-    words += ["--output", str(tmp_path / "again"), "--direct_running_mode", "in_memory"]
-    write = shards.write_shard
-
-    def fail(unit, *others):
-        return write(unit, *others) if unit.number != 1 else unit.parts[99]
-
-    with monkeypatch.context() as patched:
-        patched.setattr(shards, "write_shard", fail)
-        with refuses("corpus-", "IndexError", kind=JobFailed):
-            call_job(shards_job.make_shards, words)
-    assert sorted((tmp_path / "again").glob("shard-*"))[1].name == "shard-00002.parquet"
-    again = call_job(shards_job.make_shards, words)
-    assert {name: again[name] for name in expected} == expected
-    assert digests(tmp_path / "again") == digests(tmp_path / "whole")
 
 
 def test_an_interrupted_run_is_continued(corpus, vocabulary, tmp_path):

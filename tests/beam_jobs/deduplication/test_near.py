@@ -63,10 +63,3 @@ def test_who_shares_a_band_with_a_smaller_key_is_a_copy():
     assert found == {0: [1, 2], 1: [0]} or found == {0: [2, 1], 1: [0]}
     rows["text"][:4] = 0
     assert not list(near.find_near_copies([rows[:3], rows[3:]]))
-
-
-@pytest.mark.parametrize("threshold", [0.3, 0.5, 0.8, 0.9, 0.95])
-def test_pairs_at_the_threshold_share_a_band(threshold):
-    bands, width = near.choose_bands(threshold)
-    assert bands * width <= near.PERMUTATIONS
-    assert 1 - (1 - threshold**width) ** bands >= 0.85

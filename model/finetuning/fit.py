@@ -33,6 +33,7 @@ from amazon_electra.model.finetuning.training import (
     Attempt,
     TrainingSetup,
     balance_class_weights,
+    freeze_layers,
     train,
 )
 from amazon_electra.model.runtime import find_newest_step
@@ -108,6 +109,7 @@ class FineTuning:
             task = self.request.task
             model = network.build_network(start.encoder, start.architecture, task, dropout)
         network.prepare_network(model, self.head, self.device)
+        freeze_layers(model, self.request.settings.frozen_share)
         return model
 
     def train(self, rate: float, **changes: Any) -> tuple[nn.Module, Attempt]:

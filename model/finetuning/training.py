@@ -61,7 +61,7 @@ def build_optimizer(
 ) -> torch.optim.AdamW:
     """Return AdamW, whose rate falls from the head down (google: no decay on norms and biases)."""
     config: Any = learning[0].config
-    depth = int(getattr(config, "num_hidden_layers", getattr(config, "n_layers", 12)))
+    depth = count_layers(config)
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     for name, parameter in learning.named_parameters():
         if parameter.requires_grad:
@@ -73,6 +73,19 @@ def build_optimizer(
         for (rate, decay), parameters in groups.items()
     ]
     return torch.optim.AdamW(options, eps=1e-6, fused=fused)
+
+
+def freeze_layers(model: nn.Module, share: float) -> None:
+    """Have the embeddings and this share of the layers, the lowest, keep their weights."""
+    config: Any = model.config
+    depth = count_layers(config)
+    frozen = round(share * depth)
+    for name, parameter in model.named_parameters() if frozen else ():
+        parameter.requires_grad_(count_decays(name, depth) <= depth + 1 - frozen)
+
+
+def count_layers(config: Any) -> int:
+    return int(getattr(config, "num_hidden_layers", getattr(config, "n_layers", 12)))
 
 
 def count_decays(name: str, depth: int) -> int:

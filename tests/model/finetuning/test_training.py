@@ -23,6 +23,7 @@ from amazon_electra.model.finetuning.training import (
     balance_class_weights,
     build_optimizer,
     compute_classification_loss,
+    freeze_layers,
     get_learning_rate,
     set_learning_rate,
 )
@@ -167,6 +168,10 @@ def test_rates_fall_from_the_head_down():
     assert rates[id(named["electra.embeddings.word_embeddings.weight"])] == (0.03125, 0.1)
     assert rates[id(named["electra.embeddings.LayerNorm.weight"])] == (0.03125, 0.0)
     assert rates[id(named["electra.embeddings_project.weight"])] == (0.03125, 0.1)
+    freeze_layers(model, 0.33)
+    learns = {name for name, one in named.items() if one.requires_grad}
+    frozen = ("electra.embeddings", "electra.encoder.layer.0.")
+    assert learns == {name for name in named if not name.startswith(frozen)}
 
 
 def test_the_rate_rises_and_falls_in_lines():

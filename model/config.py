@@ -133,7 +133,7 @@ class FinetuningSettings(Settings, use_attribute_docstrings=True):
     """learning rate of a layer as a fraction of that of the layer above: 0.8 for small and base,
     0.9 for large (paper)"""
     frozen_share: float = Field(default=0.0, ge=0, lt=1)
-    """share of the layers, from the lowest on, that keep their weights, as the embeddings then do"""
+    """share of the layers, the lowest, that keep their weights, as the embeddings then do"""
     clip: float = Field(default=1.0, ge=0, le=1000)
     """largest global norm of the gradient"""
     max_length: int | None = Field(default=None, ge=8, le=8192)

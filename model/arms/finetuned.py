@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
+from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.model.arms import register
 from amazon_electra.model.arms.arm import Arm, Examples, Exported, Resources
 from amazon_electra.model.finetuning.examples import Task
@@ -53,7 +54,10 @@ class Finetuned(Arm):
         return make_predictions(logits, features, examples, task, self.head.threshold)
 
     def _predict(self, examples: Examples) -> tuple[list[np.ndarray], Any]:
-        """Return the logits of each example, or window, in the shape of the task, and features."""
+        """Return the logits of each example, or window, in the shape of the task, and features; the
+        cache keeps those of a test set for arms that this one is a part of.
+        """
+        from amazon_electra.model.arms.cache import keep_arrays, read_arrays
         from amazon_electra.model.device import open_device
         from amazon_electra.model.finetuning import network
 
@@ -61,7 +65,17 @@ class Finetuned(Arm):
         features = featurizer(examples)
         device = open_device(self.resources.device, self.resources.precision)
         network.prepare_network(self.model, self.head, device)
-        return network.predict_logits(self.model, features, self.head.shape, device), features
+        cache, kept = self.resources.cache, None
+        if cache and self.head.shape in ("classification", "multilabel"):  # a row for each
+            texts = hash_bytes(b"|".join(np.asarray(one.ids[0]).tobytes() for one in features))
+            way = [self.head.max_length, device.kind, device.bf16, texts]
+            kept = cache / f"logits-{network.hash_network(self.model, way)}.safetensors"
+            if known := read_arrays(kept):
+                return list(known["logits"]), features
+        logits = network.predict_logits(self.model, features, self.head.shape, device)
+        if kept:
+            keep_arrays({"logits": np.stack(logits)}, kept)
+        return logits, features
 
     def save(self, folder: Path) -> None:
         from amazon_electra.model.finetuning.network import save_finetuned

@@ -5,7 +5,6 @@ has ROWS rows, and a length that is the text's own, rounded up to STEP.
 """
 
 import hashlib
-import os
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,16 +14,14 @@ from zipfile import BadZipFile
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 from torch import nn
 
 from amazon_electra.beam_jobs.core.errors import refuse
-from amazon_electra.beam_jobs.core.files import atomic_path
 from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.model.arms.cache import keep_arrays, read_arrays
 from amazon_electra.model.arms.regression import Fitted, fit_regression
 from amazon_electra.model.device import Device
 from amazon_electra.model.encoders.config import POOLING
@@ -32,6 +29,7 @@ from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.features import Feature, collate_features
 from amazon_electra.model.finetuning.head import Head
 from amazon_electra.model.finetuning.network import (
+    hash_network,
     load_encoder,
     open_autocast,
     pool_tokens,
@@ -56,8 +54,6 @@ DEAD = 1e-5
 three of MiniLM's 1,536 have 1e-8 and 1e-32 of it, the others at least 0.4."""
 MAX_BYTES = 1 << 28
 """Size of the cached states of an encoder: 43,000 texts where its width is 384."""
-FOLDER_BYTES = 1 << 30
-"""Size of the cache; the files that were unused for longest go first."""
 
 
 def open_encoder(folder: str, task: Task, head: Head, device: Device) -> nn.Module:
@@ -130,11 +126,13 @@ def compute_states(
     width]: 0.6 GB for 100,000 with a width of 384. `cache` is a folder that keeps them; arms that
     are fitted side by side wait there for each other and compute a text once.
     """
-    if cache is not None:
-        file = cache / f"states-{hash_encoder(encoder, max_length, device)}.safetensors"
-        with exclusive_lock(file.with_suffix(".lock")):
-            return _compute_states(encoder, features, max_length, device, file)
-    return _compute_states(encoder, features, max_length, device, None)
+    if cache is None:
+        return _compute_states(encoder, features, max_length, device, None)
+    config: Any = encoder.config
+    way = [max_length, device.kind, device.bf16, ROWS, STEP, LAYERS, getattr(config, POOLING, "")]
+    file = cache / f"states-{hash_network(encoder, way)}.safetensors"
+    with exclusive_lock(file.with_suffix(".lock")):
+        return _compute_states(encoder, features, max_length, device, file)
 
 
 def _compute_states(
@@ -193,38 +191,3 @@ def _compute_states(
         every = np.frombuffer(b"".join(known), np.uint8).reshape(len(known), -1)
         keep_arrays({"keys": every, "states": np.stack(list(known.values()))}, file)
     return states
-
-
-def hash_encoder(encoder: nn.Module, max_length: int, device: Device) -> str:
-    """Return a hash of all weights, and of how texts are computed with them."""
-    config: Any = encoder.config
-    way = [max_length, device.kind, device.bf16, ROWS, STEP, LAYERS, getattr(config, POOLING, "")]
-    digest = hashlib.blake2b(repr(way).encode(), digest_size=16)
-    for name, tensor in encoder.state_dict().items():
-        digest.update(name.encode())
-        digest.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())
-    return digest.hexdigest()
-
-
-def read_arrays(file: Path) -> dict[str, np.ndarray]:
-    """Return the arrays of a file of the cache; none where it is not there, or damaged."""
-    try:
-        arrays = load_file(file)
-        os.utime(file)
-    except (OSError, SafetensorError):
-        return {}
-    return arrays
-
-
-def keep_arrays(arrays: dict[str, np.ndarray], file: Path) -> None:
-    """Write a file of the cache, in the place of those that were unused for longest."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_path(file) as part:
-        save_file(arrays, part)
-    found = [(other.stat(), other) for other in file.parent.glob("*.safetensors")]
-    size = sum(state.st_size for state, _ in found)
-    for state, other in sorted(found, key=lambda one: one[0].st_mtime):
-        if size <= FOLDER_BYTES:
-            return
-        other.unlink(missing_ok=True)
-        size -= state.st_size

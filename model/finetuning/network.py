@@ -2,6 +2,7 @@
 its folder; task.json says how it is used.
 """
 
+import hashlib
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -201,6 +202,15 @@ def load_encoder(folder: str, task: Task) -> nn.Module:
 
     torch.manual_seed(0)
     return _load_encoder(AutoModel, folder, load_config(folder, task))
+
+
+def hash_network(network: nn.Module, way: list[Any]) -> str:
+    """Return a hash of all weights, and of the way in which texts are computed with them."""
+    digest = hashlib.blake2b(repr(way).encode(), digest_size=16)
+    for name, tensor in network.state_dict().items():
+        digest.update(name.encode())
+        digest.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def load_tokenizer(folder: str) -> Tokenizer:

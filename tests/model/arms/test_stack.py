@@ -5,7 +5,13 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.model.arms.arm import Resources
+from amazon_electra.model.arms.finetuned import Finetuned
 from amazon_electra.model.arms.stack import choose_weights, find_parts
+from amazon_electra.model.finetuning.examples import Example
+from amazon_electra.model.finetuning.head import Head, make_task
+from amazon_electra.model.finetuning.network import build_network, save_finetuned
+from tests.model.corpora import write_electra
 
 
 def make_logits(labels, noise):
@@ -41,3 +47,24 @@ def test_parts_are_the_arms_that_are_combined(tmp_path):
         with pytest.raises(UserError) as error:
             find_parts(given, ("finetuned", "tfidf"))
         assert error.value.field == "parts"
+
+
+def test_a_part_predicts_a_test_set_once(tmp_path):
+    """The stack of a network asks for the same predictions again, and so does its export."""
+    encoder = str(write_electra(tmp_path / "electra"))
+    head = Head("polarity", "classification", ("negative", "positive"), 32, 0)
+    model = build_network(encoder, None, make_task(head))
+    save_finetuned(model, head, encoder, tmp_path / "model")
+    examples = [Example(str(i), "the lamp works " * (i + 1)) for i in range(5)]
+
+    def predict(some):
+        resources, calls = Resources("cpu", "fp32", tmp_path / "cache"), []
+        arm = Finetuned.load(tmp_path / "model", resources)
+        arm.model.register_forward_pre_hook(lambda *_: calls.append(1))
+        return arm.predict_logits(some), len(calls)
+
+    first, calls = predict(examples)
+    again, none = predict(examples)
+    assert (calls > 0, none) == (True, 0)
+    assert np.array_equal(first, again)
+    assert predict(examples[1:])[1] > 0

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from transformers import BertConfig, BertModel
 
+from amazon_electra.model.arms import cache
 from amazon_electra.model.arms import states as frozen
 from amazon_electra.model.device import open_device
 from amazon_electra.model.finetuning.features import Feature
@@ -91,9 +92,9 @@ def test_a_dead_state_has_no_weight():
 def test_the_files_unused_for_longest_go(tmp_path, monkeypatch):
     arrays, files = {"a": np.zeros(1000, np.uint8)}, [tmp_path / f"{i}.safetensors" for i in (0, 1)]
     for age, file in enumerate(files):
-        frozen.keep_arrays(arrays, file)
+        cache.keep_arrays(arrays, file)
         os.utime(file, (age, age))
-    assert frozen.read_arrays(files[0])["a"].tolist() == [0] * 1000  # is used again now
-    monkeypatch.setattr(frozen, "FOLDER_BYTES", 2.5 * files[0].stat().st_size)
-    frozen.keep_arrays(arrays, tmp_path / "new.safetensors")
+    assert cache.read_arrays(files[0])["a"].tolist() == [0] * 1000  # is used again now
+    monkeypatch.setattr(cache, "FOLDER_BYTES", 2.5 * files[0].stat().st_size)
+    cache.keep_arrays(arrays, tmp_path / "new.safetensors")
     assert {*tmp_path.iterdir()} == {files[0], tmp_path / "new.safetensors"}

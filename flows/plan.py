@@ -13,7 +13,7 @@ from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.dumps.preview import Preview, read_previews
 from amazon_electra.flows.policy import Counts, Decision, decide
-from amazon_electra.flows.runner.processes import Makers
+from amazon_electra.flows.runner.processes import StageProcesses
 from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import DumpListing, ListedDump, build_dump_stage
@@ -38,7 +38,7 @@ class RunPlan:
     origin: Stage | None
     """The published encoder that it starts from."""
     find_champion: Callable[[str], Stage | None] = find_nothing
-    begun: Makers | None = None
+    begun: StageProcesses | None = None
     """Make its encoder and corpus already."""
     notes: list[str] = field(default_factory=list)
     """Sentences about what it does, and why, as far as that is known."""
@@ -74,8 +74,10 @@ class RunPlan:
         corpus = build_corpus_stage(form, self.dump, store)
         if store.manifest(self.dump) is None:
             store.publish(self.dump, dict(self.dump.result))
-        begun = Makers(store, [[one] for one in (self.origin, corpus) if one], at_once=2)
-        begun.begin()
+        begun = StageProcesses(store)
+        for stage in (self.origin, corpus):
+            if stage and store.manifest(stage) is None:
+                begun.begin(stage)
         return replace(self, begun=begun)
 
     def note(self, *lines: str) -> None:

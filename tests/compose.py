@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from amazon_electra.flows.servers.health import find_free_ports
+from tests.served import find_free_ports
 
 ROOT = Path(__file__).parents[1]
 COMPOSE = yaml.safe_load((ROOT / "deploy" / "compose.yaml").read_text())
@@ -81,7 +81,7 @@ class Compose:
             return subprocess.Popen(
                 [self._translate(word) for word in words],
                 env=self.build_environment(service, home),
-                cwd=ROOT if service == "deployments" else home,  # that of the image
+                cwd=home,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -3,10 +3,11 @@ hand.
 """
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from uuid import UUID
 import psutil
 
 from amazon_electra.flows.servers.access import build_mlflow_access, build_prefect_access
-from amazon_electra.flows.servers.health import find_free_ports
 from amazon_electra.flows.servers.settings import build_client_environment
 from tests.patience import eventually
 
@@ -35,6 +35,13 @@ def electra(
     """Run a command of ours as its users do."""
     command = [*ELECTRA, *map(str, words)]
     return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def find_free_ports(n: int) -> list[int]:
+    """Ports of this machine that nobody listens on, all different."""
+    with ExitStack() as opened:
+        probes = [opened.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(n)]
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 @dataclass(frozen=True)

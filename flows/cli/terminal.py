@@ -143,14 +143,15 @@ def run_in_terminal(
     """Return what `run` returns: it imports and calls a flow, once the Prefect server is known.
     `root` is the store's folder, `promotes`: a registry of models is asked.
     """
-    from amazon_electra.flows.servers import health, prefect_server, signals
+    from amazon_electra.flows.runner import processes
+    from amazon_electra.flows.servers import health, prefect_server
 
     health.check_named_server("PREFECT_API_URL")
     if promotes:
         health.check_named_server("MLFLOW_TRACKING_URI")
     for name in ("LOGGING_HANDLERS_CONSOLE", "INTERNAL_LOGGING"):  # failures are printed here, once
         os.environ.setdefault(f"PREFECT_{name}_LEVEL", "CRITICAL")
-    signals.interrupt_on_signals(signal.SIGTERM)
+    processes.interrupt_on_signals(signal.SIGTERM)
 
     def load_libraries() -> None:  # Prefect and MLflow take seconds
         importlib.import_module("amazon_electra.flows.runs.graph_run")

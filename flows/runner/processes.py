@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import Any, BinaryIO, NoReturn
+from select import select
+from typing import Any, NoReturn
 
 from amazon_electra.beam_jobs.core.children import GRACE_SECONDS, bind_command
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
@@ -37,12 +37,9 @@ ends so again.
 RUN_STAGE = "amazon_electra.flows.run_stage"
 JOBS_LOG = Path("logs", "jobs.log")
 """Of a store: what processes of jobs write before their stages begin."""
-Progress = dict[str, Any]
 
 _living: set["Child"] = set()
 _ending = threading.Event()
-_blocks: list[None] = []
-"""One entry for each `end_children_on_error` block that is open: they may lie in one another."""
 _starter = ThreadPoolExecutor(1, thread_name_prefix="children")
 """The thread that starts all children: they end with the thread that started them."""
 
@@ -51,40 +48,76 @@ class Terminated(KeyboardInterrupt):
     """A SIGTERM: the run ends at once, where after Ctrl-C it keeps the best so far."""
 
 
-def may_pass(code: int) -> bool:
-    """Return whether another attempt may succeed after this exit code."""
-    return code == os.EX_TEMPFAIL or read_signal(code) in TRANSIENT_SIGNALS
-
-
-def run_job(module: str, arguments: Sequence[str], log: Path) -> dict[str, Any]:
-    """Run `python -m module arguments…` to its end and return its result; stderr goes to `log`."""
-    child = start_child([sys.executable, "-m", module, *arguments], log, stdout=subprocess.PIPE)
-    try:
-        assert child.stdout is not None
-        answer = child.stdout.read()
-        child.wait()
-    finally:
-        child.end()
-    if child.code:
-        raise_failure(module, child.code, find_last_line(log, child.log_start), log)
-    return dict(json.loads(answer.decode() or "{}"))
-
-
-def raise_failure(name: str, code: int, line: str, log: Path) -> NoReturn:
-    """Raise the error of a job that ended with this exit code; `line` says why. It is a
-    TransientError where another attempt may pass.
+def interrupt_on_signals(*signals: int) -> None:
+    """Raise KeyboardInterrupt for Ctrl-C, also in a process that a shell started in the background,
+    and Terminated for these signals.
     """
-    if code == 2:
-        raise UserError(line.removeprefix("error: "))
-    ending = read_signal(code)
-    cause = f"ended by {ending.name}" if ending else line
-    again = "the same command continues at this stage once the cause is fixed"
-    again = "a second attempt may pass" if may_pass(code) else again
-    kind = TransientError if may_pass(code) else JobFailed
-    raise kind(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
+
+    def raise_terminated(number: int, _: Any) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in signals:
+        signal.signal(number, raise_terminated)
 
 
-def start_child(*arguments: Any, **options: Any) -> "Child":
+class Child(subprocess.Popen[bytes]):
+    """A process in a session of its own, and whatever it starts."""
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        log: Path,
+        environment: Mapping[str, str] | None = None,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int | None = None,
+    ):
+        """Start the command; `environment` is added to this process's own. What it writes is
+        appended to `log`, its stdout goes to a pipe if that is asked for.
+        """
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log, self.environment = log, dict(environment or {})
+        with open(log, "ab") as file:
+            shown = " ".join(command)
+            file.write(f"\n== {time.strftime('%Y-%m-%d %H:%M:%S')} {shown}\n".encode())
+            file.flush()
+            self.log_start = file.tell()
+            super().__init__(
+                bind_command(command),
+                bufsize=0,
+                stdin=stdin,
+                stdout=file if stdout is None else stdout,
+                stderr=file,
+                env=os.environ | PYTHON_ENVIRONMENT | self.environment,
+                start_new_session=True,
+            )
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return its exit code once it is over; what it has left in its session is ended."""
+        code = super().wait(timeout)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        _living.discard(self)
+        return code
+
+    def end(self) -> None:
+        """Send SIGTERM, and SIGKILL to all of the session after the grace; return when it is
+        over.
+        """
+        self.terminate()
+        try:
+            self.wait(GRACE_SECONDS + 1)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.pid, signal.SIGKILL)
+            self.wait()
+
+    def find_cause(self) -> str:
+        """Return why a process that is over ended otherwise than well."""
+        ending = read_signal(self.returncode)
+        return f"ended by {ending.name}" if ending else find_last_line(self.log, self.log_start)
+
+
+def start_child(*arguments: Any, **options: Any) -> Child:
     """Start a child; InterruptedError where the run is ending."""
     refuse_when_ending()
     child = _starter.submit(Child, *arguments, **options).result()
@@ -96,266 +129,136 @@ def start_child(*arguments: Any, **options: Any) -> "Child":
 
 
 def refuse_when_ending() -> None:
-    """Raise InterruptedError where an `end_children_on_error` block is being left by an error."""
+    """Raise InterruptedError after `end_children_on_error`, until jobs are allowed again."""
     if _ending.is_set():
         raise InterruptedError("the run is ending")
 
 
+def allow_jobs() -> None:
+    """Start jobs again: the run is over, or goes on after an error that was caught."""
+    _ending.clear()
+
+
 @contextmanager
 def end_children_on_error() -> Iterator[None]:
-    """End every child of this process when the block is left by an exception, and refuse new ones
-    until it is left.
+    """When the block is left by an exception, end every child of this process, with one grace for
+    all of them, and refuse new ones.
 
     A cancelled flow learns it in its main thread only; the threads that follow children find them
     ended. So code that waits for such threads waits inside this block.
     """
-    _blocks.append(None)
     try:
         yield
     except BaseException:
         _ending.set()
-        end_children()
+        children = list(_living)
+        for child in children:
+            child.terminate()
+        for child in children:
+            child.end()
         raise
+
+
+def run_job(module: str, arguments: Sequence[str], log: Path) -> dict[str, Any]:
+    """Run `python -m module arguments…` to its end and return its result; stderr goes to `log`."""
+    child = start_child([sys.executable, "-m", module, *arguments], log, stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        with child.stdout:
+            answer = child.stdout.read()
+        code = child.wait()
     finally:
-        _blocks.pop()
-        if not _blocks:
-            _ending.clear()
-
-
-def allow_jobs() -> None:
-    """Start jobs again after an `end_children_on_error` block was left by an error that was caught:
-    what it followed has ended.
-    """
-    _ending.clear()
-
-
-def end_children() -> None:
-    """End all children at the same time: one grace for all of them."""
-    children = list(_living)
-    for child in children:
-        child.terminate()
-    for child in children:
         child.end()
+    if code:
+        raise_failure(module, code, find_last_line(log, child.log_start), log)
+    return dict(json.loads(answer.decode() or "{}"))
 
 
-class Child:
-    """A process in a session of its own, and whatever it starts."""
-
-    def __init__(
-        self,
-        command: Sequence[str],
-        log: Path,
-        environment: Mapping[str, str] | None = None,
-        stdout: int | None = None,
-    ):
-        """Start the command; `environment` is added to this process's own. What it writes is
-        appended to `log`, its stdout goes to a pipe if that is asked for.
-        """
-        log.parent.mkdir(parents=True, exist_ok=True)
-        self.log, self._lock = log, threading.Lock()
-        with open(log, "ab") as file:
-            shown = " ".join(command)
-            file.write(f"\n== {time.strftime('%Y-%m-%d %H:%M:%S')} {shown}\n".encode())
-            self.log_start = file.tell()
-            file.flush()
-            self._process = subprocess.Popen(
-                bind_command(command),
-                stdin=subprocess.DEVNULL,
-                stdout=file if stdout is None else stdout,
-                stderr=file,
-                env=os.environ | PYTHON_ENVIRONMENT | dict(environment or {}),
-                start_new_session=True,
-            )
-        self.stdout: BinaryIO | None = self._process.stdout  # type: ignore[assignment]
-
-    @property
-    def pid(self) -> int:
-        """Return its process id, which is that of its session too."""
-        return self._process.pid
-
-    @property
-    def code(self) -> int:
-        """Return the exit code of a process that is over; negative: the signal that ended it."""
-        assert self._process.returncode is not None
-        return self._process.returncode
-
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
-
-    def wait(self) -> int:
-        """Return its exit code once it is over; what it has left in its session is ended."""
-        with suppress(ChildProcessError):
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        _living.discard(self)
-        return self._process.wait()
-
-    def terminate(self) -> None:
-        """Send SIGTERM, unless it is over."""
-        with self._lock:
-            if not self.has_ended():
-                self._process.terminate()
-
-    def end(self) -> None:
-        """Send SIGTERM, and SIGKILL to all of the session after the grace; return when it is
-        over.
-        """
-        self.terminate()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(GRACE_SECONDS + 1)
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-        self.wait()
-
-    def find_cause(self) -> str:
-        """Return why a process that is over ended otherwise than well."""
-        ending = read_signal(self.code)
-        return f"ended by {ending.name}" if ending else find_last_line(self.log, self.log_start)
-
-
-class Makers:
-    """The child processes that make the stages of a group; each of its tasks waits for its own.
-
-    The first task that wants a stage starts a process for all chains whose inputs are complete. A
-    stage that fails is its task's failure, the others go on; where a process is killed, the next
-    task that wants what is missing starts another one for all of it.
+class StageProcesses:
+    """The child processes of a run that make its stages, each one stage after another. A process
+    whose stage fails ends, so nothing of the failure is left for the next one.
     """
 
-    def __init__(self, store: Store, chains: Sequence[Sequence[Stage]], at_once: int = 1):
-        self._store, self._chains, self._at_once = store, chains, at_once
-        self._free, self._changed = at_once, threading.Condition()
-        self._events: dict[str, SimpleQueue[dict[str, Any]]] = {}
-        """Of each stage that a living process is to make."""
-        self._failed = set[str]()
+    def __init__(self, store: Store):
+        self._store, self._lock = store, threading.Lock()
+        self._idle: list[Child] = []
+        self._begun: dict[str, Child] = {}
 
-    def begin(self) -> None:
-        """Start what can be made now; tasks follow it later."""
-        with self._changed:
-            for chain in self._chains:
-                if self._free and self._is_ready(chain, chain[0].list_environment(self._store)):
-                    self._start(chain[0])
+    def begin(self, stage: Stage) -> None:
+        """Have a process make a stage that is followed later, though it may be complete by then."""
+        self._begun[stage.path] = self._order(stage)
 
-    def is_making(self, stage: Stage) -> bool:
-        """Return whether a task is to follow a stage, though it may be complete by now."""
-        return stage.path in self._events
+    def is_begun(self, stage: Stage) -> bool:
+        return stage.path in self._begun
 
     def follow(self, stage: Stage) -> Iterator[dict[str, Any]]:
         """Yield what happens to a stage until it is complete: that another process is making it
-        (`waits`), that it is `begun`, its `progress`; raise why it cannot be made.
+        (`waits`), that it has `begun`, its `progress`; raise why it cannot be made.
         """
-        with self._changed:
-            while stage.path not in self._events:
-                self.begin()  # in the order of the group, not that of its tasks
-                if stage.path in self._events:
+        child = self._begun.pop(stage.path, None) or self._order(stage)
+        log, start = child.log, child.log_start
+        progress: Iterator[dict[str, Any]] = iter(())
+        try:
+            assert child.stdout is not None
+            while True:
+                event: dict[str, Any] = {"is": "progress"}
+                if select([child.stdout], [], [], POLL_SECONDS)[0]:
+                    line = child.stdout.readline()
+                    event = json.loads(line) if line else {"is": "failed", "code": child.wait()}
+                if event["is"] == "begun":
+                    log, start = Path(event["log"]), event["start"]
+                    progress = read_progress(log, start)
+                if event["is"] in ("begun", "waits"):
+                    yield event
+                for report in takewhile(bool, progress):
+                    yield {"is": "progress", "progress": report}
+                if event["is"] == "made":
                     break
-                if self._free:
-                    self._start(stage)
-                else:
-                    self._changed.wait()
-            events = self._events[stage.path]
-        lines: Iterator[Progress] | None = None
-        while True:
-            try:
-                event = events.get(timeout=POLL_SECONDS if lines else None)
-            except Empty:
-                event = {"is": "progress"}
-            if event["is"] == "begun":
-                lines = read_progress(Path(event["log"]), event["start"])
-                yield event
-            for progress in takewhile(bool, lines or ()):
-                yield {"is": "progress", "progress": progress}
-            if event["is"] in ("made", "failed"):
-                with self._changed:
-                    self._events.pop(stage.path, None)
-            if event["is"] == "made":
-                return
-            if event["is"] == "failed":
-                refuse_when_ending()
-                if "mistake" in event:
-                    raise UserError(**event["mistake"])
-                found = event.get("error") or find_last_line(Path(event["log"]), event["start"])
-                raise_failure(stage.label, event["code"], found, self._store.folder(stage) / LOG)
-            if event["is"] == "waits":
-                yield event
+                if event["is"] == "failed":
+                    refuse_when_ending()
+                    if "mistake" in event:
+                        raise UserError(**event["mistake"])
+                    cause = event.get("error") or find_last_line(log, start)
+                    code = event["code"] or os.EX_TEMPFAIL
+                    raise_failure(stage.label, code, cause, self._store.folder(stage) / LOG)
+        except BaseException:
+            child.end()
+            raise
+        with self._lock:
+            self._idle.append(child)
 
-    def _start(self, wanted: Stage) -> None:
-        """Start a process for the chain of a stage, and for all others that can be made now."""
-        environment = wanted.list_environment(self._store)
-        chains = [
-            [stage for stage in chain if stage.has_job]
-            for chain in self._chains
-            if wanted.path in {stage.path for stage in chain} or self._is_ready(chain, environment)
-        ]
-        stages = [stage for chain in chains for stage in chain]
-        for stage in stages:
-            folder = self._store.folder(stage)
-            folder.mkdir(parents=True, exist_ok=True)
-            stage.prepare(self._store, folder)
-            write_json(folder / REQUEST, write_request([stage]))
-        at_once = min(self._free, len(chains))
-        command = [sys.executable, "-m", RUN_STAGE, "--events", f"--at-once={at_once}"]
-        command.append(self._store.address)
-        command += [",".join(stage.path for stage in chain) for chain in chains]
-        ours = {"AMAZON_ELECTRA_PROGRESS": "json", "MLFLOW_TRACKING_URI": "", **environment}
-        child = start_child(command, self._store.root / JOBS_LOG, ours, stdout=subprocess.PIPE)
-        self._free -= at_once
-        self._events |= {stage.path: SimpleQueue() for stage in stages}
-        paths = [[stage.path for stage in chain] for chain in chains]
-        threading.Thread(target=child.wait, daemon=True).start()
-        threading.Thread(target=self._read, args=(child, paths, at_once), daemon=True).start()
+    def end_idle(self) -> None:
+        """End the processes that make nothing."""
+        with self._lock:
+            ended, self._idle = self._idle, []
+        for child in ended:
+            child.terminate()
+        for child in ended:
+            child.end()
 
-    def _is_ready(self, chain: Sequence[Stage], environment: Mapping[str, str]) -> bool:
-        """Return whether a process of this environment may make a chain now."""
-        own = {stage.path for stage in chain}
-        group = {stage.path: stage for one in self._chains for stage in one}
-        sources = {source.path for stage in chain for source in stage.inputs.values()} - own
-        return (
-            not own & (self._events.keys() | self._failed)
-            and any(self._store.manifest(stage) is None for stage in chain)
-            and chain[0].list_environment(self._store) == environment
-            and all(self._store.manifest(group[one]) for one in sources & group.keys())
-        )
-
-    def _read(self, child: Child, chains: Sequence[Sequence[str]], at_once: int) -> None:
-        """Pass on the events of a child until it ends; what it has not made then has failed."""
-        assert child.stdout is not None
-        begun: dict[int, dict[str, Any]] = {}
-        """What each of its processes is making."""
-        where = {"log": str(child.log), "start": child.log_start}
-        following = {path: chain[n:] for chain in chains for n, path in enumerate(chain)}
-
-        def fail(event: dict[str, Any]) -> None:
-            with self._changed:
-                for path in following[event["stage"]]:
-                    following.pop(path)
-                    self._events[path].put({**where, **event, "is": "failed"})
-                    if not may_pass(event["code"]):
-                        self._failed.add(path)
-
-        for line in child.stdout:
-            event = json.loads(line)
-            known = begun.pop(event["pid"], None)
-            if event["is"] == "failed":
-                fail(event)
-            elif event["is"] == "made":
-                following.pop(event["stage"])
-                self._events[event["stage"]].put(event)
-            elif event["is"] == "ended" and known:  # it was killed
-                fail({**known, "code": event["code"]})
-            elif event["is"] != "ended":
-                begun[event["pid"]] = event
-                self._events[event["stage"]].put(event)
-        code = child.wait() or os.EX_TEMPFAIL
-        for path in tuple(following):
-            if path in following:
-                fail({"stage": path, "code": code})
-        with self._changed:
-            self._free += at_once
-            self._changed.notify_all()
+    def _order(self, stage: Stage) -> Child:
+        """Have a process make a stage: an idle one of the same environment, or a new one."""
+        folder = self._store.folder(stage)
+        folder.mkdir(parents=True, exist_ok=True)
+        stage.prepare(self._store, folder)
+        write_json(folder / REQUEST, write_request([stage]))
+        environment = {"AMAZON_ELECTRA_PROGRESS": "json", "MLFLOW_TRACKING_URI": ""}
+        environment |= stage.list_environment(self._store)
+        with self._lock:
+            child = next((one for one in self._idle if one.environment == environment), None)
+            if child:
+                self._idle.remove(child)
+        if child is None:
+            self.end_idle()
+            command = [sys.executable, "-m", RUN_STAGE, "--events", self._store.address]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+            child = start_child(command, self._store.root / JOBS_LOG, environment, **pipes)
+        assert child.stdin is not None
+        child.stdin.write(f"{stage.path}\n".encode())
+        return child
 
 
-def read_progress(log: Path, start: int) -> Iterator[Progress]:
+def read_progress(log: Path, start: int) -> Iterator[dict[str, Any]]:
     """Yield what a job reports of its progress from a place of its log on, and an empty one at the
     end of what it has written so far.
     """
@@ -371,6 +274,25 @@ def read_progress(log: Path, start: int) -> Iterator[Progress]:
                 elif line.startswith(b"JOB "):  # beam_jobs.core.progress.announce_job
                     yield {"link": line.removeprefix(b"JOB ").decode()}
             yield {}
+
+
+def may_pass(code: int) -> bool:
+    """Return whether another attempt may succeed after this exit code."""
+    return code == os.EX_TEMPFAIL or read_signal(code) in TRANSIENT_SIGNALS
+
+
+def raise_failure(name: str, code: int, line: str, log: Path) -> NoReturn:
+    """Raise the error of a job that ended with this exit code; `line` says why. It is a
+    TransientError where another attempt may pass.
+    """
+    if code == 2:
+        raise UserError(line.removeprefix("error: "))
+    ending = read_signal(code)
+    cause = f"ended by {ending.name}" if ending else line
+    again = "the same command continues at this stage once the cause is fixed"
+    again = "a second attempt may pass" if may_pass(code) else again
+    kind = TransientError if may_pass(code) else JobFailed
+    raise kind(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
 
 
 def find_last_line(log: Path, start: int) -> str:

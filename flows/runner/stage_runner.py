@@ -7,11 +7,11 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
-from amazon_electra.flows.runner.processes import Makers
+from amazon_electra.flows.runner.processes import StageProcesses
 from amazon_electra.flows.store.flatten import flatten_numbers, flatten_parameters
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import LOG, Manifest, Store
@@ -52,45 +52,80 @@ listeners: ContextVar[tuple[ProgressListener, ...]] = ContextVar("listeners", de
 flow has only parameters of its form."""
 
 
-@dataclass
 class StageRunner:
     """Makes stages in a store, notifies the listeners, and mirrors their curves into MLflow."""
 
-    store: Store
-    listeners: Sequence[Any]
-    """Each has some of the methods of a `ProgressListener`."""
-    tracking: Tracking
-    tags: Mapping[str, str] = field(default_factory=dict)
-    tracked: dict[str, TrackedRun] = field(default_factory=dict)
-    """Fingerprint of a stage that was made here → its run in MLflow."""
-
-    def complete_stage(self, stage: Stage, makers: Makers | None = None) -> Manifest:
-        """Return the stage's manifest; have `makers`, or a process of its own, make the stage first
-        where it is not complete.
+    def __init__(
+        self,
+        store: Store,
+        listeners: Sequence[Any],
+        tracking: Tracking,
+        tags: Mapping[str, str] | None = None,
+        processes: StageProcesses | None = None,
+    ):
+        """Each listener has some of the methods of a `ProgressListener`; `processes` make the first
+        stages already.
         """
-        is_making = makers is not None and makers.is_making(stage)
-        if (manifest := self.store.manifest(stage)) and not is_making:
-            self.notify("on_complete", stage, manifest, True)
-            return manifest
-        is_ours = True
-        if stage.has_job:
-            is_ours = self._follow(stage, makers or Makers(self.store, [[stage]]))
-        else:
-            with self.store.lock_stage(stage):
-                self.store.publish(stage, dict(stage.result))
-        manifest = self.store.manifest(stage)
+        self.store, self.listeners, self.tracking = store, listeners, tracking
+        self.tags, self.processes = tags or {}, processes or StageProcesses(store)
+        self.tracked = dict[str, TrackedRun]()
+        """Fingerprint of a stage that was made here → its run in MLflow."""
+
+    def complete_chain(self, chain: Sequence[Stage]) -> Manifest:
+        """Make stages one after the other and return the last manifest.
+
+        The last one's numbers are logged to the tracked run of the chain as well.
+        """
+        manifests = [self.complete_stage(stage) for stage in chain]
+        stage = next((stage for stage in reversed(chain) if stage.tracked), None)
+        if stage is None:
+            return manifests[-1]
+        result = manifests[-1]["result"]
+        # of an evaluation test.accuracy, and its interval test.accuracy.low, test.accuracy.high
+        metrics = {
+            f"{result.get('split', 'test')}.{name.removesuffix('.value')}": value
+            for name, value in flatten_numbers(result.get("metrics", {})).items()
+        }
+        if run := self.tracked.get(stage.fingerprint):
+            self.tracking.log_metrics(metrics, run)
+        elif stage.shared or (self.store.folder(stage) / "metrics.jsonl").exists():
+            self.tracking.mirror_folder(
+                stage.label,
+                self.store.fetch(stage, "metrics.jsonl"),
+                flatten_parameters(stage.parameters),
+                self._tag_stage(stage),
+                metrics | flatten_numbers(manifests[chain.index(stage)]["result"])
+                if stage.shared
+                else metrics,
+                in_each_parent=stage.shared,
+            )
+        return manifests[-1]
+
+    def complete_stage(self, stage: Stage) -> Manifest:
+        """Return the stage's manifest; have a process make the stage first where it is not
+        complete.
+        """
+        manifest, is_ours = self.store.manifest(stage), False
+        if manifest is None or self.processes.is_begun(stage):
+            if stage.has_job:
+                is_ours = self._make(stage)
+            else:
+                with self.store.lock_stage(stage):
+                    self.store.publish(stage, dict(stage.result))
+                is_ours = True
+            manifest = self.store.manifest(stage)
         if manifest is None:
             raise TransientError(f"{stage.label}: it is not in the store {self.store.address}")
         self.notify("on_complete", stage, manifest, not is_ours)
         return manifest
 
-    def _follow(self, stage: Stage, makers: Makers) -> bool:
+    def _make(self, stage: Stage) -> bool:
         """Show how a stage is made, and mirror its curves; return whether it was made here, not by
         another run meanwhile.
         """
         folder, has_begun = self.store.folder(stage), False
         try:
-            events = makers.follow(stage)
+            events = self.processes.follow(stage)
             for event in events:
                 if event["is"] == "begun":
                     break
@@ -131,37 +166,6 @@ class StageRunner:
             raise
         return True
 
-    def complete_chain(self, chain: Sequence[Stage], makers: Makers | None = None) -> Manifest:
-        """Make stages one after the other and return the last manifest.
-
-        The last one's numbers are logged to the tracked run of the chain as well.
-        """
-        manifests = [self.complete_stage(stage, makers) for stage in chain]
-        tracked = [stage for stage in chain if stage.tracked]
-        if not tracked:
-            return manifests[-1]
-        stage, result = tracked[-1], manifests[-1]["result"]
-        # of an evaluation test.accuracy, and its interval test.accuracy.low, test.accuracy.high
-        metrics = {
-            f"{result.get('split', 'test')}.{name.removesuffix('.value')}": value
-            for name, value in flatten_numbers(result.get("metrics", {})).items()
-        }
-        if run := self.tracked.get(stage.fingerprint):
-            self.tracking.log_metrics(metrics, run)
-            return manifests[-1]
-        is_here = (self.store.folder(stage) / "metrics.jsonl").exists()
-        if stage.shared or is_here:
-            metrics |= flatten_numbers(manifests[chain.index(stage)]["result"])
-            self.tracking.mirror_folder(
-                stage.label,
-                self.store.fetch(stage, "metrics.jsonl"),
-                flatten_parameters(stage.parameters),
-                self._tag_stage(stage),
-                metrics,
-                in_each_parent=stage.shared,
-            )
-        return manifests[-1]
-
     def _tag_stage(self, stage: Stage) -> dict[str, str]:
         return {
             **self.tags,
@@ -176,13 +180,10 @@ class StageRunner:
         """
         for listener in self.listeners:
             try:
-                getattr(listener, event, ignore)(*what)
+                if hear := getattr(listener, event, None):
+                    hear(*what)
             except Exception as error:
                 log.warning("%s could not show %r: %s", type(listener).__name__, event, error)
-
-
-def ignore(*what: Any) -> None:
-    """Do nothing: what a listener does with an event that it has no method for."""
 
 
 def allocate_threads(chains: Sequence[Sequence[Stage]], at_once: int) -> list[list[Stage]]:
@@ -196,10 +197,10 @@ def allocate_threads(chains: Sequence[Sequence[Stage]], at_once: int) -> list[li
     threads = (os.cpu_count() or 1) // max(1, min(at_once, len(chains)))
     if threads < 2 or not all(stage.runs_beside for stage in jobs):
         return [list(chain) for chain in chains]
-
-    def allocate(stage: Stage) -> Stage:
-        if not stage.has_job:
-            return stage
-        return replace(stage, resources=stage.resources.replace(threads=threads))
-
-    return [[allocate(stage) for stage in chain] for chain in chains]
+    return [
+        [
+            replace(one, resources=one.resources.replace(threads=threads)) if one.has_job else one
+            for one in chain
+        ]
+        for chain in chains
+    ]

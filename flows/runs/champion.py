@@ -59,12 +59,11 @@ class Champion:
     version: str = ""
     """Empty where there is none."""
     model: Stage | None = None
-    """The stage of its folder, where this store has it."""
+    """The stage of its folder, where this store has it, so that a model can be compared with it."""
 
     @property
-    def is_here(self) -> bool:
-        """Whether it was made in this store, so that a model can be compared with it."""
-        return self.model is not None or not self.version
+    def is_elsewhere(self) -> bool:
+        return bool(self.version) and self.model is None
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Decision:
 def read_champion(uri: str, store: Store, task: str) -> Champion:
     """Return the champion of a task; raise RegistryAway where MLflow does not answer."""
     tags = Registry(uri, name_model(task)).get_by_alias("champion")
-    model = ExistingStage("model", 0, {}, known=tags.get("model", ""), title="champion")
+    model = ExistingStage("model", known=tags.get("model", ""), title="champion")
     is_here = bool(tags.get("model")) and store.manifest(model) is not None
     return Champion(tags.get("version", ""), model if is_here else None)
 
@@ -90,13 +89,9 @@ def find_champion(wish: Promotion, store: Store, uri: str, task: str) -> Champio
     except (RegistryAway, ValueError) as refused:
         find_run_logger().warning("no champion to compare with: %s", refused)
         return Champion()
-    if not champion.is_here:
-        find_run_logger().warning(
-            "the champion of %s, version %s, is of another store: nothing is compared with it, "
-            "and it stays champion",
-            task,
-            champion.version,
-        )
+    if champion.is_elsewhere:
+        about = "the champion of %s, version %s, is of another store: it stays, and is not compared"
+        find_run_logger().warning(about, task, champion.version)
     return champion
 
 
@@ -235,7 +230,7 @@ def promote_model(
     objection = ""  # which holds however well the model did
     if current and current != champion.version:
         objection = f"version {current} became champion meanwhile: run the same again to compare"
-    elif current and not champion.is_here:
+    elif champion.is_elsewhere:
         objection = f"the champion, version {current}, is of another store: not compared with it"
     elif aside := registry.get_tags(version).get("set_aside"):
         objection = f"set aside for version {aside}: only `{command}` makes it the champion again"
@@ -296,12 +291,10 @@ def approve_version(registry: Registry, version: str, reason: str) -> bool:
     except (NotPausedError, ObjectNotFound, FlowPauseTimeout):
         goes_on = False
     except (HTTPError, RuntimeError) as error:
-        cause = hide_credentials(str(error) or type(error).__name__).splitlines()[0]
         server = hide_credentials(PREFECT_API_URL.value() or "no address")
         raise TransientError(
-            f"version {version} is the champion, but the run {waiting} still waits for it: the "
-            f"Prefect server at {server} did not take the answer ({cause}); once it is up "
-            "(`amazon-electra up`), the same command again continues the run"
+            f"version {version} is the champion, but the run {waiting} still waits: the Prefect "
+            f"server at {server} does not answer; the same command again continues the run"
         ) from error
     registry.set_tag(version, "waiting", "")
     return goes_on

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
@@ -14,8 +14,7 @@ from prefect.exceptions import Abort, TerminationSignal
 from prefect.states import Cancelled
 
 from amazon_electra.beam_jobs.core.locks import exclusive_lock
-from amazon_electra.flows.runner.processes import end_children_on_error
-from amazon_electra.flows.servers.signals import end_at_second_signal
+from amazon_electra.flows.runner.processes import allow_jobs, end_children_on_error
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import RUN_MARK
 
@@ -25,18 +24,14 @@ ASK_SECONDS = 10.0
 
 @contextmanager
 def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
-    """Mark a run while the block lasts, watch for its cancellation, end its jobs on an error, and
-    the process at a second signal: at the first one Prefect waits minutes for a server that is
-    away.
+    """Mark a run while the block lasts, watch for its cancellation, and end its jobs on an error.
 
     Raises Prefect's Abort, at which its engine leaves the state at the server as it is, once the
     run is cancelled.
     """
-    is_main = threading.current_thread() is threading.main_thread()
     cancelled = threading.Event()
     try:
         with (
-            end_at_second_signal() if is_main else nullcontext(),
             mark_run(store, run, name),
             end_children_on_error(),
             watch_for_cancellation(run, cancelled),
@@ -46,6 +41,8 @@ def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
         if cancelled.is_set():
             raise Abort(f"the run {run} was cancelled") from None
         raise
+    finally:
+        allow_jobs()
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.plan import RunPlan, plan_run, planned
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
-from amazon_electra.flows.runner.processes import Makers
+from amazon_electra.flows.runner.processes import StageProcesses
 from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
 from amazon_electra.flows.runs.answers import Answers
 from amazon_electra.flows.runs.champion import find_champion, register_models
@@ -63,13 +63,8 @@ def name_run() -> str:
 
 
 def check_engine(parameters: Parameters) -> None:
-    """Raise UserError or TransientError, in one line, where the engine could not run the jobs."""
-    engine = parameters.engine
-    if engine.kind == "flink":
-        from amazon_electra.beam_jobs.engine import flink  # loads Beam, which takes seconds
-
-        flink.check_job_server(str(engine.job_endpoint), "engine.job_endpoint")
-    if engine.kind == "dataflow":
+    """Raise UserError where the engine's workers could not see the data."""
+    if parameters.engine.kind == "dataflow":
         for path in (parameters.store, *parameters.dump.paths, *parameters.corpus.withhold):
             if not is_remote(path):
                 why = f"its workers do not see {path}; put it into gs:// and give its address"
@@ -98,7 +93,7 @@ def run_graph(
     store: Store,
     dump: Stage | None,
     notes: Sequence[str] = (),
-    begun: Makers | None = None,
+    begun: StageProcesses | None = None,
 ) -> dict[str, Any]:
     """Make every stage of a graph, the last of which is the report; return the paths of what a
     person looks at next, and what failed without ending the run. What is added to `notes` meanwhile
@@ -120,7 +115,7 @@ def run_graph(
     find = partial(find_champion, wish, store, uri)
     find_later = cache(find)  # once the models are made, hours later, it may be another one
     shown = [artifacts.PrefectRun(), *listeners.get()]
-    runner = StageRunner(store, shown, tracking, tags)
+    runner = StageRunner(store, shown, tracking, tags, begun)
     shown.append(Answers(runner))
     context = FlowRunContext.get()  # a worker of a pool has the accelerator of its host
     is_in_pool = bool(context and context.flow_run and context.flow_run.work_pool_name)
@@ -132,7 +127,7 @@ def run_graph(
             about = "The run in MLflow: curves, system metrics, artifacts"
             artifacts.publish_link(address, "mlflow-run", about)
 
-    maker = PrefectStageMaker(runner, link_to_mlflow, not is_in_pool, begun)
+    maker = PrefectStageMaker(runner, link_to_mlflow, not is_in_pool)
     values = flatten_parameters(parameters.model_dump())
     tracking.start(flow_run.name or "run", values, tags)
     status = "FAILED"

@@ -9,7 +9,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -30,16 +29,9 @@ class ServerFailed(JobFailed):
 
 def find_free_port() -> int:
     """Return a port of 127.0.0.1 that nobody listens on."""
-    return find_free_ports(1)[0]
-
-
-def find_free_ports(n: int) -> list[int]:
-    """Return so many of them, all different."""
-    with ExitStack() as opened:
-        probes = [opened.enter_context(socket.socket()) for _ in range(n)]
-        for probe in probes:
-            probe.bind((HOST, 0))
-        return [int(probe.getsockname()[1]) for probe in probes]
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
 
 
 def is_healthy(url: str) -> bool:
@@ -69,8 +61,9 @@ def wait_until_healthy(name: str, process: "Child", check: Callable[[], bool]) -
     """Wait until `check` is true; raise ServerFailed if the process ends or takes too long."""
     deadline = time.monotonic() + START_SECONDS
     while not check():
-        if process.has_ended() or time.monotonic() > deadline:
-            cause = process.find_cause() if process.has_ended() else "no answer"
+        is_over = process.poll() is not None
+        if is_over or time.monotonic() > deadline:
+            cause = process.find_cause() if is_over else "no answer"
             raise ServerFailed(f"{name} did not start: {cause} (log: {process.log})")
         time.sleep(POLL_SECONDS)
 

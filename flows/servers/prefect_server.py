@@ -74,7 +74,7 @@ def connect_prefect(store: Path, meanwhile: Callable[[], object] = lambda: None)
 
     def end_with_server() -> None:  # Prefect's client would repeat its requests for minutes
         while not over.wait(WATCH_SECONDS):
-            if server.has_ended():
+            if server.poll() is not None:
                 cause = f"failed: the Prefect server ended: {server.find_cause()}"
                 again = f"(log: {server.log}); the same command continues"
                 print(f"{cause} {again}", file=sys.stderr, flush=True)

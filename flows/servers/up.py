@@ -15,7 +15,7 @@ from pathlib import Path
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.flows.runner.processes import Child
+from amazon_electra.flows.runner.processes import Child, interrupt_on_signals
 from amazon_electra.flows.servers.access import (
     PASSWORD_FILE,
     build_mlflow_access,
@@ -26,7 +26,6 @@ from amazon_electra.flows.servers.health import ServerFailed, is_healthy, wait_u
 from amazon_electra.flows.servers.mlflow_server import start_mlflow_server
 from amazon_electra.flows.servers.prefect_server import start_prefect_server
 from amazon_electra.flows.servers.settings import HOST, READY_FILE, build_client_environment
-from amazon_electra.flows.servers.signals import interrupt_on_signals
 
 WATCH_SECONDS = 1.0
 
@@ -62,7 +61,7 @@ def run_servers(store: Path, prefect_port: int, mlflow_port: int) -> None:
             while True:
                 time.sleep(WATCH_SECONDS)
                 for name, child in running.items():
-                    if child.has_ended():
+                    if child.poll() is not None:
                         cause = f"{name} ended: {child.find_cause()}"
                         raise ServerFailed(f"{cause} (log: {child.log}); `up` ends with it")
         except KeyboardInterrupt:

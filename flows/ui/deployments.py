@@ -1,31 +1,27 @@
-"""The deployments of flows/ui/prefect.yaml, with what people changed of them in the UI.
-
-`python -m amazon_electra.flows.ui.deployments STORE` serves them on this machine, for
-`amazon-electra up`; without a store it writes them into a new file and prints its name, for
-deploy/deployments.sh. Both create the automations.
+"""The deployments of deployments.yaml, with what people changed of them in the UI, and the
+automations: `python -m amazon_electra.flows.ui.deployments STORE` serves them on this machine, for
+`amazon-electra up`; with `--pools` it gives them to the workers of two pools, which it makes.
 """
 
 import asyncio
-import json
 import logging
-import os
 import sys
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.actions import DeploymentScheduleCreate
+from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
 from prefect.client.schemas.objects import ConcurrencyLimitConfig
 from prefect.deployments.runner import EntrypointType
 from prefect.events import DeploymentEventTrigger
-from prefect.exceptions import ObjectNotFound, TerminationSignal
+from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, TerminationSignal
 from prefect.runner import Runner
 from prefect.utilities.importtools import import_object
+from prefect.workers.process import ProcessWorker
 
-from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.flows.servers.settings import CLIENT, READY_FILE, TAG
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui.automations import create_automations
@@ -34,13 +30,13 @@ log = logging.getLogger("amazon_electra")
 
 PREPARE = "prepare"
 """Flow that works for others of another host; `up` has one."""
-PREFECT_FILE = Path(__file__).with_name("prefect.yaml")
+FILE = Path(__file__).with_name("deployments.yaml")
 
 
 def serve(store: Path) -> None:
     """Serve until stopped; each flow run is a process of its own."""
     runner = Runner(name="amazon-electra", pause_on_shutdown=False)
-    for deployment in build_deployments(store):
+    for deployment in build_deployments(Store(store).address):
         runner.add_deployment(deployment)
     create_automations()
     (store / READY_FILE).parent.mkdir(parents=True, exist_ok=True)
@@ -49,71 +45,58 @@ def serve(store: Path) -> None:
         asyncio.run(runner.start())
 
 
-def read_file() -> dict[str, Any]:
-    """Return the deployments as the file describes them."""
-    return dict(yaml.safe_load(PREFECT_FILE.read_text(encoding="utf-8")))
+def deploy(store: str) -> None:
+    """Make the pools that are missing, and all deployments, on a store as the workers see it."""
+    if not (store.startswith("/") or is_remote(store)):
+        sys.exit(
+            f"error: {store!r} is not the store as the workers see it, from / on, or an address"
+        )
+    deployments = build_deployments(store, in_pools=True)
+    with get_client(sync_client=True) as client:
+        for pool in {deployment.work_pool_name for deployment in deployments}:
+            template = ProcessWorker.get_default_base_job_template()
+            with suppress(ObjectAlreadyExists):
+                client.create_work_pool(
+                    WorkPoolCreate(name=pool, type="process", base_job_template=template)
+                )
+    for deployment in deployments:
+        deployment.apply()
+    create_automations()
 
 
-def find_earlier(client: Any, flow: Any, name: str) -> Any:
-    """Return a deployment as the server has it, None where it has none."""
-    with suppress(ObjectNotFound):
-        return client.read_deployment_by_name(f"{flow.name}/{name}")
-    return None
-
-
-def build_deployments(store: Path) -> list[Any]:
-    """Return the deployments of this machine, with their results in this store."""
+def build_deployments(store: str, in_pools: bool = False) -> list[Any]:
+    """Return the deployments of this machine, or of the pools, with their results in this store."""
     deployments: list[Any] = []
     with get_client(sync_client=True) as client:
-        for entry in read_file()["deployments"]:
-            flow, limit = import_object(entry["entrypoint"]), entry.get("concurrency_limit")
-            if flow.name == PREPARE:
+        for entry in yaml.safe_load(FILE.read_text(encoding="utf-8")):
+            flow, earlier = import_object(entry["entrypoint"]), None
+            if flow.name == PREPARE and not in_pools:
                 continue
-            earlier = find_earlier(client, flow, entry["name"])
-            schedules = [
-                {"schedule": {"cron": one["cron"], "timezone": "UTC"}, "slug": one["slug"]}
-                for one in entry.get("schedules", [])
-            ]
+            with suppress(ObjectNotFound):
+                earlier = client.read_deployment_by_name(f"{flow.name}/{flow.name}")
+            limit, schedules = entry.get("concurrency_limit"), entry.get("schedules", [])
             if earlier:
                 fields = set(DeploymentScheduleCreate.model_fields)
                 schedules = [one.model_dump(include=fields) for one in earlier.schedules]
+            pool: dict[str, Any] = {}
+            if in_pools:
+                pool = {"work_pool_name": entry["pool"], "job_variables": {"env": dict(CLIENT)}}
+            shipped = entry.get("parameters", {}) if in_pools else {}
             deployment = flow.to_deployment(
-                name=entry["name"],
+                name=flow.name,
                 description=entry["description"],
                 tags=[TAG],
-                parameters={**read_edited(flow, earlier), "store": Store(store).address},
+                parameters={**shipped, **read_edited(flow, earlier), "store": store},
                 paused=earlier.paused if earlier else False,
                 schedules=[DeploymentScheduleCreate.model_validate(one) for one in schedules],
                 triggers=[DeploymentEventTrigger(**one) for one in entry.get("triggers", [])]
                 or None,
                 concurrency_limit=ConcurrencyLimitConfig(**limit) if limit else None,
                 entrypoint_type=EntrypointType.MODULE_PATH,
+                **pool,
             )
             deployments.append(deployment)
     return deployments
-
-
-def write_edited_file() -> str:
-    """Write the deployments into a new file, with the environment of their runs, and with the
-    parameters and pauses that the server has; return its name.
-    """
-    described = read_file()
-    with get_client(sync_client=True) as client:
-        for entry in described["deployments"]:
-            entry["work_pool"]["job_variables"] = {"env": dict(CLIENT)}
-            flow = import_object(entry["entrypoint"])
-            if not (earlier := find_earlier(client, flow, entry["name"])):
-                continue
-            shipped, edited = entry["parameters"], read_edited(flow, earlier)
-            if "{{" in json.dumps(edited):  # `prefect deploy` would fill in variables, secrets too
-                log.warning("%s has its shipped defaults again, its own hold {{", flow.name)
-                edited = {}
-            entry["parameters"] = {**shipped, **edited, "store": shipped["store"]}
-            entry["paused"] = earlier.paused
-    handle, name = tempfile.mkstemp(suffix=".yaml")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        yaml.safe_dump(described, file, allow_unicode=True)
-    return name
 
 
 def read_edited(flow: Any, earlier: Any) -> dict[str, Any]:
@@ -130,8 +113,7 @@ def read_edited(flow: Any, earlier: Any) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        serve(Path(sys.argv[1]).resolve())
+    if sys.argv[2:] == ["--pools"]:
+        deploy(sys.argv[1])
     else:
-        create_automations()
-        print(write_edited_file())
+        serve(Path(sys.argv[1]).resolve())

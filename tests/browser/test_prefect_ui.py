@@ -92,13 +92,12 @@ def wait_for_state(page, state):
     expect(page.get_by_text(state, exact=True).first).to_be_visible()
 
 
-@pytest.mark.parametrize("ui", ["", "/v2"])
-def test_pages_of_the_server_ask_nobody_else(servers, page, picture, ui):
+def test_pages_of_the_server_ask_nobody_else(servers, page, picture):
     """The fixture of the page fails where one of its requests has left this machine."""
     fetch = "address => fetch(address, {mode: 'no-cors'}).then(() => 'sent', () => 'refused')"
-    page.goto(f"{servers.prefect}{ui}/deployments")
+    page.goto(f"{servers.prefect}/deployments")
     page.get_by_text("domain-adaptation").first.wait_for()
-    picture(page, f"deployments{ui.replace('/', '-')}")
+    picture(page, "deployments")
     assert page.evaluate(fetch, f"{servers.mlflow}/health") == "refused", "another origin"
     assert page.evaluate(fetch, f"{servers.prefect}/api/health") == "sent"
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from contextlib import contextmanager
 
 import psutil
 
-from amazon_electra.flows.servers import mlflow_server, prefect_server, signals
+from amazon_electra.flows.servers import mlflow_server, prefect_server
 from amazon_electra.flows.servers.access import build_mlflow_access, build_prefect_access
 from amazon_electra.flows.servers.health import find_free_port, is_healthy
 from amazon_electra.flows.servers.settings import HOST
@@ -102,23 +101,6 @@ def test_both_servers_away_for_a_while(tmp_path, monkeypatch):
         seen, run = losses(mlflow)
         assert seen == list(range(1, steps + 1))
         assert (run.info.status, run.data.metrics["steps"]) == ("FINISHED", steps)
-
-
-def test_a_second_signal_ends_a_run_whose_server_died(tmp_path):
-    """Prefect's client goes on asking the server for minutes; SIGTERM has Prefect's handler."""
-    store = tmp_path / "store"
-    server = Server(lambda port: prefect_server.start_prefect_server(store, port), "/api/health")
-    run = subprocess.Popen(
-        [sys.executable, "-m", "tests.flows.toy_graph", str(store), SLOW],
-        env={**CLEAN, "PREFECT_API_URL": f"{server.url}/api", **build_prefect_access(store)},
-    )
-    [pid] = eventually(lambda: list(store.glob("toy-corpus/*/pid")))
-    job = read_pid(pid)
-    server.end()
-    run.terminate()
-    eventually(lambda: not alive(job))
-    run.terminate()
-    assert run.wait(signals.LAST_SECONDS + 5) == 128 + signal.SIGTERM
 
 
 def test_a_run_ends_with_its_own_server(tmp_path):

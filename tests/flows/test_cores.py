@@ -9,6 +9,7 @@ from amazon_electra.flows.runner.stage_runner import StageRunner, allocate_threa
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
 from amazon_electra.flows.stages.finetuning import Finetuning, build_finetuning_stage
 from amazon_electra.flows.stages.finetuning import Start as FinetuningStart
+from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.mlflow_run import Tracking
 from tests.flows.toy_graph import job
@@ -56,6 +57,6 @@ def test_a_job_alone_has_all_cores(tmp_path):
     evaluated = job("small", {"model": tuned}, {})
     store = Store(tmp_path / "store")
     maker = PrefectStageMaker(StageRunner(store, [], Tracking(f"sqlite:///{tmp_path}/m.db")))
-    flow(lambda: maker.make_side_by_side([(tuned, evaluated)], 1))()
+    flow(lambda: maker.make_group(Group.of(tuned, evaluated)))()
     read = [(store.folder(stage) / "threads").read_text() for stage in (tuned, evaluated)]
     assert read == [str(os.cpu_count())] * 2

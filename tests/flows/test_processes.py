@@ -11,7 +11,7 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows.runner import processes
-from amazon_electra.flows.runner.processes import Makers, run_job
+from amazon_electra.flows.runner.processes import StageProcesses, run_job
 from amazon_electra.flows.store.store import Store
 from tests.flows.toy_graph import job
 from tests.patience import eventually
@@ -22,7 +22,16 @@ LONG = {"seconds_a_step": 1000}
 
 @pytest.fixture
 def store(tmp_path):
-    return Store(tmp_path / "store")
+    yield Store(tmp_path / "store")
+    processes.allow_jobs()
+
+
+@pytest.fixture
+def together(store):
+    """Processes that make one stage after another."""
+    makers = StageProcesses(store)
+    yield makers
+    makers.end_idle()
 
 
 def toy(title="a", **ways):
@@ -31,8 +40,12 @@ def toy(title="a", **ways):
 
 def make(store, stage, makers=None):
     """Make a stage; return what its job reported of its progress."""
-    events = (makers or Makers(store, [[stage]])).follow(stage)
-    return [event["progress"] for event in events if event["is"] == "progress"]
+    own = makers or StageProcesses(store)
+    try:
+        return [e["progress"] for e in own.follow(stage) if e["is"] == "progress"]
+    finally:
+        if not makers:
+            own.end_idle()
 
 
 def alive(pid: int) -> bool:
@@ -47,106 +60,45 @@ def read_pid(path: Path) -> int:
     return int(eventually(lambda: path.exists() and path.read_text()))
 
 
-def test_a_stage_has_its_result_progress_and_cost(store):
+def test_a_stage_has_its_result_progress_and_cost(store, together):
     stage = toy()
-    progress = make(store, stage)
+    progress = make(store, stage, together)
     manifest = store.manifest(stage)
     assert manifest["result"]["dropped"] == {"odd": 1, "even": 2}
     assert (progress[0]["done"], progress[-1]["done"]) == (0, 3)
     assert 0 < manifest["cpu_seconds"] <= 2 * manifest["seconds"] + 1
     assert manifest["peak_megabytes"] > 5
     assert f"run_stage {store.root} {stage.path}" in (store.folder(stage) / "log.txt").read_text()
-    assert make(store, stage) == []
-
-
-def test_a_users_mistake_is_told_in_its_own_words(store):
-    with pytest.raises(UserError, match=r"^line 3 of reviews\.json"):
-        make(store, toy(how="mistake"))
+    assert make(store, stage, together) == []
 
 
 @pytest.mark.parametrize(
-    ("how", "cause", "transient"),
+    ("how", "kind", "cause"),
     [
-        ("bug", "ZeroDivisionError: a bug", False),
-        ("killed", "ended by SIGKILL", True),
-        ("crashed", "ended by SIGSEGV", False),
-        ("exit 255", "no output", False),
-        ("network", "the bucket went away", True),
+        ("mistake", UserError, "line 3 of reviews.json"),
+        ("bug", JobFailed, "ZeroDivisionError: a bug"),
+        ("killed", TransientError, "ended by SIGKILL"),
+        ("crashed", JobFailed, "ended by SIGSEGV"),
+        ("exit 255", JobFailed, "no output"),
+        ("network", TransientError, "the bucket went away"),
     ],
 )
-def test_a_failure_names_cause_and_log(store, how, cause, transient):
-    stage = toy(how=how)
-    with pytest.raises(JobFailed, match=cause) as caught:
-        make(store, stage)
-    assert isinstance(caught.value, TransientError) is transient
-    assert str(store.folder(stage) / "log.txt") in str(caught.value)
-
-
-def test_a_group_has_one_process_for_all(store):
-    stages = [toy(name) for name in "abc"]
-    makers = Makers(store, [[stage] for stage in stages])
-    for stage in reversed(stages):
-        make(store, stage, makers)
-    pids = {read_pid(store.folder(stage) / "pid") for stage in stages}
-    assert len(pids) == 1
-    eventually(lambda: not any(map(alive, pids)))
-
-
-@pytest.mark.parametrize("how", ["mistake", "bug", "killed", "exit 255"])
-def test_the_others_of_a_group_go_on(store, how):
-    stages = [toy("a"), toy("b", how=how), toy("c")]
-    makers = Makers(store, [[stage] for stage in stages])
-    make(store, stages[0], makers)
-    with pytest.raises((UserError, JobFailed)):
-        make(store, stages[1], makers)
-    make(store, stages[2], makers)
-    first, _, last = (read_pid(store.folder(stage) / "pid") for stage in stages)
-    assert first != last, "nothing of a failure is left for the next one"
-
-
-def test_what_is_missing_is_made_when_it_is_wanted_again(store):
-    stages = [toy("a", how="once"), toy("b")]
-    makers = Makers(store, [[stage] for stage in stages])
-    with pytest.raises(TransientError):
-        make(store, stages[0], makers)
-    for stage in stages:
-        make(store, stage, makers)
-    assert all(store.manifest(stage) for stage in stages)
-
-
-def test_a_chain_waits_for_what_it_is_made_of(store):
-    source = toy("a")
-    made = job("small", {"source": source}, {}, title="b")
-    makers = Makers(store, [[source], [made]], at_once=2)
-    make(store, source, makers)
-    make(store, made, makers)
-    assert store.manifest(made)
-
-
-def test_two_are_made_at_once_where_two_may_be(store, tmp_path):
-    """The first ends when the second has."""
-    gate = tmp_path / "gate"
-    stages = [toy("a", gate=gate), toy("b")]
-    makers = Makers(store, [[stage] for stage in stages], at_once=2)
-    make(store, stages[1], makers)
-    gate.touch()
-    make(store, stages[0], makers)
-
-
-def test_the_first_chain_begins_first_whoever_asks(store, monkeypatch):
-    """One of another environment needs a process of its own."""
-    stages = [toy(title) for title in "abc"]
-    monkeypatch.setattr(
-        type(stages[0]), "list_environment", lambda self, _: {"TOY": str(self.title == "a")}
-    )
-    makers = Makers(store, [[stage] for stage in stages], at_once=2)
-    events = makers.follow(stages[2])
-    next(events)
-    assert makers.is_making(stages[0])
+def test_a_failure_names_its_cause_and_the_others_go_on(store, together, how, kind, cause):
+    """Two before and after it have one process, one after it another: nothing of it is left."""
+    stages = [toy("a"), toy("b"), toy("c", how=how), toy("d")]
     for stage in stages[:2]:
-        make(store, stage, makers)
-    assert "failed" not in [event["is"] for event in events]
-    assert all(store.manifest(stage) for stage in stages)
+        make(store, stage, together)
+    with pytest.raises(kind) as caught:
+        make(store, stages[2], together)
+    assert type(caught.value) is kind
+    assert cause in str(caught.value)
+    assert kind is UserError or str(store.folder(stages[2]) / "log.txt") in str(caught.value)
+    make(store, stages[3], together)
+    pids = [read_pid(store.folder(stage) / "pid") for stage in stages]
+    assert pids[0] == pids[1]
+    assert pids[3] not in pids[:3]
+    together.end_idle()
+    assert not any(map(alive, pids))
 
 
 def test_a_stubborn_job_and_its_children_are_killed(tmp_path, monkeypatch):
@@ -182,11 +134,11 @@ def test_an_exception_in_the_flow_ends_all_jobs(store):
         cancelled_run()
     for thread in threads:
         thread.join()
-    assert [type(failure) for failure in failures] in ([InterruptedError] * 2, [TransientError] * 2)
+    assert [type(failure) for failure in failures] == [InterruptedError] * 2
     assert not any(alive(read_pid(store.folder(stage) / "pid")) for stage in stages)
 
 
-def test_a_job_that_is_just_being_started_ends_too(tmp_path, monkeypatch):
+def test_a_job_that_is_just_being_started_ends_too(store, tmp_path, monkeypatch):
     started = []
 
     class StartedWhileTheRunEnds(processes.Child):
@@ -196,24 +148,21 @@ def test_a_job_that_is_just_being_started_ends_too(tmp_path, monkeypatch):
             processes._ending.set()
 
     monkeypatch.setattr(processes, "Child", StartedWhileTheRunEnds)
-    with pytest.raises(InterruptedError), processes.end_children_on_error():
+    with pytest.raises(InterruptedError):
         run_job(JOB, ["--output", str(tmp_path), "--seconds_a_step", "1000"], tmp_path / "log.txt")
-    assert [child.has_ended() for child in started] == [True]
+    assert started[0].returncode is not None
 
 
-@pytest.mark.parametrize("killed", ["run", "session"])
-def test_kill_9_leaves_no_job(store, killed):
-    """Of the run, or of the process that makes its stages."""
+def test_kill_9_of_the_run_leaves_no_job(store):
     script = (
         "import sys; from tests.flows.test_processes import *; "
         "make(Store(sys.argv[1]), toy(**LONG))"
     )
     flow = subprocess.Popen([sys.executable, "-c", script, str(store.root)])
     worker = read_pid(store.folder(toy(**LONG)) / "pid")
-    supervisor = os.getsid(worker)
-    assert alive(worker)
-    os.kill(flow.pid if killed == "run" else supervisor, signal.SIGKILL)
-    eventually(lambda: not alive(worker) and not alive(supervisor))
+    assert os.getsid(worker) == worker
+    os.kill(flow.pid, signal.SIGKILL)
+    eventually(lambda: not alive(worker))
     assert flow.wait() != 0
 
 

@@ -13,17 +13,16 @@ from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, User
 from amazon_electra.flows import domain_adaptation
 from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.plan import plan_run
+from amazon_electra.flows.runner import prefect_tasks
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
-from amazon_electra.flows.runner.processes import Makers
+from amazon_electra.flows.runner.processes import StageProcesses
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.runs.graph_run import name_run, run_plan
-from amazon_electra.flows.servers.health import find_free_port
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.group import Group
-from amazon_electra.flows.store.stage import ACCELERATOR, Stage
+from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.mlflow_run import Tracking
-from amazon_electra.model.tracking.registry import RegistryAway, list_registries
 from tests.flows.forms import fill_parameters
 from tests.flows.toy_graph import be_patient_with_mlflow, job, run_toy
 from tests.patience import eventually
@@ -58,17 +57,25 @@ def mlflow_runs(store):
 
 @pytest.fixture(scope="module")
 def twice(tmp_path_factory, mlflow_template, prefect_home):
-    """A store in which the same run went through its graph twice; what both gave, and when the
-    stages were finished before the second one.
+    """A store in which the same run went through its graph twice; what both gave, when the stages
+    were finished before the second one, and how often the accelerator was taken.
     """
-    store = open_store(tmp_path_factory.mktemp("twice") / "store", mlflow_template)
+    store, held = open_store(tmp_path_factory.mktemp("twice") / "store", mlflow_template), []
     be_patient_with_mlflow(store)
     ways = {"pretraining": {"model": "encoder"}}
-    first = run_toy(store, ways)
-    finished = read_finished(store)
-    [report] = [path.parent for path in store.glob("toy-report/*/manifest.json")]
-    (report / "report.md").write_text("a report")
-    return store, [first, run_toy(store, ways)], finished
+    hold = prefect_tasks.hold_accelerator
+
+    def count_and_hold():
+        held.append("taken")
+        return hold()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prefect_tasks, "hold_accelerator", count_and_hold)
+        first = run_toy(store, ways)
+        finished = read_finished(store)
+        [report] = [path.parent for path in store.glob("toy-report/*/manifest.json")]
+        (report / "report.md").write_text("a report")
+        return store, [first, run_toy(store, ways)], finished, held
 
 
 def read_finished(store):
@@ -76,10 +83,11 @@ def read_finished(store):
 
 
 def test_a_repeated_run_makes_nothing_and_mlflow_has_one_parent_a_run(twice):
-    store, results, manifests = twice
+    store, results, manifests, held = twice
     assert results[0] == results[1]
     assert read_finished(store) == manifests
     assert len(manifests) == 8
+    assert len(held) == 2, "for the training and for the cells, not where all is complete"
     assert (attempts(store, "finetuning"), attempts(store, "report")) == (2, 1)
     [_] = store.glob("toy-report/*/registered.json")
 
@@ -101,8 +109,7 @@ def test_a_repeated_run_makes_nothing_and_mlflow_has_one_parent_a_run(twice):
     assert told == [0.5, 0.4, 0.6]
 
 
-def test_prefect_shows_what_was_made_and_the_accelerator_is_taken_for_that_alone(twice):
-    """Fine-tunings side by side take it once, and where all is complete nobody does."""
+def test_prefect_shows_what_was_made(twice):
     from prefect.client.orchestration import get_client
 
     store, *_ = twice
@@ -117,11 +124,9 @@ def test_prefect_shows_what_was_made_and_the_accelerator_is_taken_for_that_alone
         def made():
             return client.read_task_runs(flow_run_filter=both)
 
-        eventually(lambda: len(made()) == 2 * 7 + 1)  # Prefect writes them down a moment later
-        tagged = [run.name for run in made() if ACCELERATOR in run.tags]
+        eventually(lambda: len(made()) == 2 * 7)  # Prefect writes them down a moment later
     assert {"corpus-progress", "corpus-counts", "pretraining-progress", "stages"} <= names
     assert all(run.name.startswith("sample-100 · domain-adaptation · 2") for run in runs)
-    assert sorted(tagged) == ["pretraining", "toy-finetuning side by side"]
 
 
 @pytest.mark.parametrize(
@@ -168,13 +173,6 @@ def in_a_flow(call_in_flow, monkeypatch):
     return called
 
 
-def test_a_registry_that_is_away_is_asked_again_before_anything_is_made(store, in_a_flow):
-    away = f"http://127.0.0.1:{find_free_port()}"
-    given, tried = in_a_flow(lambda: call_with_retries("champion", partial(list_registries, away)))
-    assert isinstance(given, RegistryAway)
-    assert tried == {"champion": 3}
-
-
 def test_an_object_store_that_is_away_for_a_moment_is_asked_again(store, in_a_flow, monkeypatch):
     memory = fsspec.filesystem("memory")
     memory.pipe_file("/reviews/a.json", b"{}")
@@ -216,15 +214,6 @@ def test_a_failed_run_continues_at_the_stage_that_failed(store):
     assert sorted(run.info.status for run in runs) == ["FAILED"] * 2 + ["FINISHED"] * 4
 
 
-def test_the_other_cells_are_finished_before_the_failure_of_one_is_told(store):
-    with pytest.raises(JobFailed):
-        run_toy(store, {"finetuning": {"how": "bug"}})
-    assert attempts(store, "finetuning") == 2
-    _, runs = mlflow_runs(store)
-    [pretraining] = [run for run in runs if run.info.run_name == "pretraining"]
-    assert pretraining.info.status == "FINISHED"
-
-
 def test_a_group_that_may_fail_tells_the_graph_what_failed(tmp_path, call_in_flow):
     told = []
     good, bad = (job("small", {}, {"how": how}, title=how) for how in ("well", "bug"))
@@ -241,11 +230,35 @@ def test_a_group_that_may_fail_tells_the_graph_what_failed(tmp_path, call_in_flo
     assert str(store.folder(bad)) in str(maker.failed["bug"]), "the log is named"
 
 
+def test_a_group_begins_in_its_order_with_as_many_at_once_as_it_says(tmp_path, call_in_flow):
+    """The first ends when the last has."""
+    gate, began, done = tmp_path / "gate", [], []
+    ways = {"a": {"gate": gate}}
+    stages = [job("small", {}, ways.get(title, {}), title=title) for title in "abc"]
+
+    class Listener:
+        def on_complete(self, stage, manifest, found):
+            done.append(stage.label)
+            if stage.label == "c":
+                gate.touch()
+
+    class Maker(PrefectStageMaker):
+        def _create_task(self, chain):
+            began.append((chain[0].label, len(done)))
+            return super()._create_task(chain)
+
+    tracking = Tracking(f"sqlite:///{tmp_path}/m.db")
+    runner = StageRunner(Store(tmp_path / "store"), [Listener()], tracking)
+    call_in_flow(lambda: Maker(runner).make_group(Group([[stage] for stage in stages], 2)))
+    assert began == [("a", 0), ("b", 0), ("c", 1)]
+    assert done == ["b", "c", "a"]
+
+
 def test_what_was_begun_before_the_server_answered_is_followed(tmp_path, call_in_flow):
     store = Store(tmp_path / "store")
     corpus, shown = job("corpus", {}, {}), []
-    begun = Makers(store, [[corpus]])
-    begun.begin()
+    begun = StageProcesses(store)
+    begun.begin(corpus)
     eventually(lambda: store.manifest(corpus))
 
     class Listener:
@@ -259,8 +272,9 @@ def test_what_was_begun_before_the_server_answered_is_followed(tmp_path, call_in
         yield Group.of(corpus)
         yield Group.of(job("report", {"corpus": corpus}, {}))
 
-    runner = StageRunner(store, [Listener()], Tracking(f"sqlite:///{tmp_path}/m.db"))
-    call_in_flow(lambda: PrefectStageMaker(runner, begun=begun).make_graph(graph()))
+    tracking = Tracking(f"sqlite:///{tmp_path}/m.db")
+    runner = StageRunner(store, [Listener()], tracking, processes=begun)
+    call_in_flow(lambda: PrefectStageMaker(runner).make_graph(graph()))
     assert shown == [("toy-corpus", False), ("toy-report", False)]
 
 

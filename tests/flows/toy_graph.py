@@ -157,8 +157,8 @@ def be_patient_with_mlflow(store: Path) -> None:
 
 
 def main() -> None:
+    from amazon_electra.flows.runner.processes import interrupt_on_signals
     from amazon_electra.flows.servers import prefect_server
-    from amazon_electra.flows.servers.signals import interrupt_on_signals
 
     interrupt_on_signals(signal.SIGTERM)
     store, ways = Path(sys.argv[1]).resolve(), json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}

@@ -97,10 +97,10 @@ def test_a_champion_is_here_where_the_store_has_its_folder(tmp_path, mlflow_uri)
     version = registry.add_version(tracking.parent.id, "model", tags)
     registry.promote(version, "the first")
     away = read_champion(mlflow_uri, store, "stars")
-    assert (away.version, away.is_here, away.model) == (version, False, None)
+    assert (away.version, away.is_elsewhere, away.model) == (version, True, None)
     store.publish(ExistingStage("model", 0, {}, known="0123"), {})
     here = read_champion(mlflow_uri, store, "stars")
-    assert here.is_here
+    assert not here.is_elsewhere
     assert here.model.fingerprint == "0123"
     assert read_champion(mlflow_uri, store, "polarity") == Champion()
 

@@ -1,7 +1,6 @@
 """`up` around toy processes; the real servers are in tests/faults."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.cli import main
 from amazon_electra.flows.runner.processes import Child
 from amazon_electra.flows.servers import access, health, prefect_server, up
-from tests.patience import PATIENCE_SECONDS
+from tests.served import find_free_ports
 
 ADDRESSES = {"prefect": "http://127.0.0.1:1", "mlflow": "http://127.0.0.1:2"}
 HOLDS = (
@@ -58,18 +57,18 @@ def test_up_ends_when_one_of_its_processes_does(tmp_path, monkeypatch):
     monkeypatch.setattr(up, "READY_FILE", ".")
     monkeypatch.setattr(up, "interrupt_on_signals", lambda *signals: None)
     monkeypatch.setattr(os, "environ", dict(os.environ))
-    ports = health.find_free_ports(2)
+    ports = find_free_ports(2)
     with pytest.raises(health.ServerFailed) as told:
         up.run_servers(tmp_path, *ports)
     assert all(word in str(told.value) for word in ("MLflow", "full", f"{tmp_path}/log"))
-    assert children["start_prefect_server"].has_ended(), "nothing is left running"
+    assert children["start_prefect_server"].returncode is not None, "nothing is left running"
 
 
 def test_a_taken_or_impossible_port():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        [free] = health.find_free_ports(1)
+        [free] = find_free_ports(1)
         for ports in ((taken.getsockname()[1],), (99999,), (free, free)):
             with pytest.raises(UserError) as told:
                 up.check_ports(*ports)
@@ -99,31 +98,3 @@ def test_a_named_prefect_server_is_taken(tmp_path, monkeypatch, address):
     prefect_server.connect_prefect(tmp_path)
     assert os.environ["PREFECT_API_URL"] == address
     assert not list(tmp_path.iterdir()), "no server is started"
-
-
-STUBBORN = (
-    "import signal, time\n"
-    "from amazon_electra.flows.servers import signals\n"
-    "signals.LAST_SECONDS = 0.2\n"
-    "signals.interrupt_on_signals(signal.SIGTERM)\n"
-    "words = ['ready', 'told']\n"
-    "with signals.end_at_second_signal():\n"
-    "    while True:\n"
-    "        try:\n"
-    "            if words: print(words.pop(0), flush=True)\n"
-    "            time.sleep(1000)\n"
-    "        except KeyboardInterrupt: pass\n"
-)
-
-
-def test_a_second_signal_ends_a_process_that_waits():
-    command = [sys.executable, "-c", STUBBORN]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        for told in ("ready\n", "told\n"):
-            assert process.stdout.readline() == told
-            process.send_signal(signal.SIGTERM)
-        assert process.wait(PATIENCE_SECONDS) == 128 + signal.SIGTERM
-    finally:
-        process.kill()
-        process.stdout.close()

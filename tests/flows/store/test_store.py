@@ -2,17 +2,14 @@
 
 import hashlib
 import json
-import socket
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from s3fs import S3FileSystem
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import atomic_path
-from amazon_electra.flows.cli import main
 from amazon_electra.flows.cli.stores import build_store
 from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.runner.stage_runner import StageRunner
@@ -226,22 +223,3 @@ def test_a_damaged_manifest_is_named_in_one_line(store, corpus, damage):
     file.unlink()
     store.publish(corpus, {"kept": 2})
     assert store.manifest(corpus)["result"] == {"kept": 2}
-
-
-def test_a_network_that_is_lost_is_told_in_one_line_at_once(tmp_path, monkeypatch, capsys):
-    """The names of the services are not known here: a server of names that knows nothing."""
-
-    def resolve_nothing(*words, **named):
-        raise socket.gaierror(-2, "Name or service not known")
-
-    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):  # else it looks for them first
-        monkeypatch.setenv(name, "x")
-    S3FileSystem.clear_instance_cache()
-    monkeypatch.setattr(socket, "getaddrinfo", resolve_nothing)
-    address = "s3://bucket/x.json"
-    words = ["run", "--dry-run", "--dump", address, "--store", str(tmp_path)]
-    assert main.run_words(words) == 75
-    [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("failed: ")
-    assert address in line

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.runner import prefect_tasks, stage_runner
+from amazon_electra.flows.runner import stage_runner
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
-from amazon_electra.flows.runner.processes import Makers
+from amazon_electra.flows.runner.processes import StageProcesses
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
 from amazon_electra.flows.store.group import Group
@@ -36,7 +36,7 @@ def noted(monkeypatch):
     """Jobs that leave at once what a real one would have left at its end."""
     jobs: list[Stage] = []
 
-    class Noted(Makers):
+    class Noted(StageProcesses):
         def follow(self, stage):
             yield {"is": "begun"}
             folder = self._store.folder(stage)
@@ -58,8 +58,7 @@ def noted(monkeypatch):
                 (evaluation / "metrics.json").write_text(json.dumps(result))
             self._store.publish(stage, {})
 
-    for module in (prefect_tasks, stage_runner):
-        monkeypatch.setattr(module, "Makers", Noted)
+    monkeypatch.setattr(stage_runner, "StageProcesses", Noted)
     return jobs
 
 

@@ -108,8 +108,7 @@ ELSEWHERE = {
     r"python tests/bench/": "`make test-bench` runs each on a small input",
     r"python -X importtime": "prints what `python` measures of an import",
     r".*s3://": "tests/faults/test_remote_store.py, on an S3 server",
-    r"(sh deploy/deployments|python -m amazon_electra\.flows\.runs\.worker)": "several hosts: "
-    "tests/faults/test_pools.py",
+    r"python -m amazon_electra\.flows\.ui\.deployments": "tests/faults/test_pools.py",
     r"(docker|dc) ": "needs Docker",
     r"pip install": "needs the network",
     r"prefect (server start|deploy|block|worker start|automation|deployment)": "Prefect's own",

@@ -25,7 +25,7 @@ CORPUS_VERSION, SCORES_VERSION = 33, 19
 """To be raised when the same dump gives another corpus, or other scores."""
 SCORING_TOTALS = "scores.json"  # beside the files of scores: what was counted of each file
 
-ScoreFormat = Literal["parquet", "csv", "jsonl"]
+ScoreFormat = Literal["parquet", "csv"]
 Place = str | Path  # a file, folder, glob or address
 Places = Place | Sequence[Place]
 Input = Annotated[Places, Doc("Files, folders or globs, also in gs:// and s3://")]
@@ -206,11 +206,6 @@ class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
         le=1,
         description="Also drop texts that are this similar to an earlier one, for example 0.8; 0: "
         "off",
-    )
-    withhold_own: bool = Field(
-        default=True,
-        description="Drop pretrain and train reviews that nearly repeat a dev or test review; "
-        "costs the corpus job a quarter more CPU time",
     )
     punkt_sample_bytes: int = Field(
         default=MAX_SAMPLE_BYTES, ge=1, description="Bytes of text to train Punkt on, at most"

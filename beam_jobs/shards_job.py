@@ -83,7 +83,6 @@ def make_shards(
                 split="pretrain=1",
                 max_characters=MAX_DOCUMENT,
                 title=False,
-                withhold_own=False,
                 max_record_bytes=config.max_record_bytes,
                 max_expansion=config.max_expansion,
             ),

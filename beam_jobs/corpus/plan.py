@@ -112,6 +112,7 @@ def plan_corpus(
     size = sum(file.plain_size for file in files)
     text_bytes = 1 + size * TEXT_SHARE
     sample_bytes = min(config.punkt_sample_bytes, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))
+    bounds = splits.parse_shares(config.split)
     if punkt:  # only languages are counted in it
         sample_bytes = MIN_SAMPLE_BYTES
     return CorpusPlan(
@@ -122,9 +123,9 @@ def plan_corpus(
         preparation=Preparation(
             folders.prepared,
             config,
-            splits.parse_shares(config.split),
+            bounds,
             min(1.0, sample_bytes / text_bytes),
-            withholds=bool(config.withhold_own or withheld or others),
+            withholds=bool(bounds[1] < 1 or withheld or others),
         ),
         punkt=punkt,
         withheld_files=tuple(withheld),

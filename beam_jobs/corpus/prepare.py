@@ -354,8 +354,7 @@ class UnitReader:
             self.bands.append(near.hash_bands(texts, threshold))
         runs = np.zeros(len(sides), np.uint32)
         if self.runs:
-            is_held_out = (sides >= splits.SPLITS.index("dev")) & self.config.withhold_own
-            runs = self.runs.add_texts(texts, is_held_out)
+            runs = self.runs.add_texts(texts, sides >= splits.SPLITS.index("dev"))
         self.hashes += hashes
         packed = b"".join(hashes)
         share = int(preparation.sample_share * (1 << 32))

@@ -16,7 +16,6 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
@@ -296,11 +295,6 @@ def write_table(
             yield pa.table(columns)
 
     tables = read_tables()
-    if ending == "jsonl":
-        with open(path, "wb") as lines:
-            for record in chain.from_iterable(table.to_pylist() for table in tables):
-                lines.write(orjson.dumps(record, option=orjson.OPT_APPEND_NEWLINE))
-        return
     first = next(tables)
     with (
         pq.ParquetWriter(path, first.schema, compression="zstd")

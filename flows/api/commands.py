@@ -120,8 +120,8 @@ def score(
     The model is the folder `model`, or the one that has this `alias` in the registry of the store,
     or else the champion of each task, or its newest model; `model={"task": "stars"}` takes that of
     one task.
-    Each file is a copy of its input with the answers beside its columns; with `format` parquet, csv
-    or jsonl a table with the probability of each class, and with the column `id` (empty: found by
+    Each file is a copy of its input with the answers beside its columns; with `format` parquet or
+    csv a table with the probability of each class, and with the column `id` (empty: found by
     its name). `explain` adds the phrases with the largest weight for each answer. `sections` are
     those of the form. Raises as `run`.
     """

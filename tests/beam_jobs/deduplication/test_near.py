@@ -20,7 +20,7 @@ def test_the_first_of_near_copies_stays(tmp_path, mode):
     copies = [texts[0].upper(), texts[0], texts[0].lower(), near_ones[0].upper(), "ok", "OK"]
     every = [review(i, text) for i, text in enumerate([*texts, *near_ones, *copies])]
     write_lines(tmp_path / "d.json", every)
-    asked = ["--input", tmp_path / "d.json", "--near-duplicates", 0.8, "--withhold-own", "false"]
+    asked = ["--input", tmp_path / "d.json", "--near-duplicates", 0.8, "--split", "pretrain=1"]
     one = run_job(tmp_path / "one", *asked, mode=mode)
     assert one["dropped"] == {"duplicate": 5, "near duplicate": 3}
 

@@ -175,7 +175,7 @@ def test_no_count_is_lost_on_any_bytes(tmp_path_factory, content):
     identity = storage.describe_identity(path)
     file = work_units.DumpFile(0, path, "", "d", identity, "", Layout("json_lines", LAYOUT))
     unit = work_units.Unit(file, 0, file.path, "", 0, None, len(content))
-    config, bounds = CorpusConfig(withhold_own=False), (0.8, 0.9, 0.95, 1.0)
+    config, bounds = CorpusConfig(), (0.8, 0.9, 0.95, 1.0)
     preparation = prepare.Preparation(str(folder / "out"), config, bounds, 1.0, withholds=False)
     counts = prepare.prepare_unit(unit, preparation)
     records = [line for line in content.split(b"\n") if line.strip(b" \t\r\n,[]\xef\xbb\xbf")]

@@ -58,7 +58,7 @@ from amazon_electra.model.runtime import (
     copy_tensors,
     restore_tensors,
 )
-from amazon_electra.model.threads import Workers, share_cores
+from amazon_electra.model.threads import Map, share_cores
 from amazon_electra.model.tracking.metrics_log import MetricsLog
 
 SEEN_PAIRS, MAX_EPOCHS = 10_000, 3
@@ -176,11 +176,11 @@ class Contrast(Run):
         device: Device,
         steps: int,
         batch: int,
-        workers: Workers,
+        map_parts: Map,
         checkpoints: Checkpoints,
     ) -> None:
         self.config, self.texts, self.device, self.steps = config, texts, device, steps
-        self.batch, self.workers, self.checkpoints = batch, workers, checkpoints
+        self.batch, self.map_parts, self.checkpoints = batch, map_parts, checkpoints
         self.totals = ContrastTotals()
         self.window: list[tuple[Tensor, Tensor]] = []  # of the steps since the last line of the log
         self.network = network.to(device.torch).eval()  # no dropout
@@ -289,7 +289,7 @@ class Contrast(Run):
             with torch.set_grad_enabled(keeps_graph), open_autocast(device):
                 return self._embed(rows, part)
 
-        found = list(self.workers.map(embed, parts))
+        found = list(self.map_parts(embed, parts))
         order = torch.as_tensor(np.argsort(np.concatenate(parts)), device=device.torch)
         embedded = torch.cat([one.detach() for one in found])[order]
 
@@ -306,7 +306,7 @@ class Contrast(Run):
             return torch.autograd.grad(one, self.parameters, own, allow_unused=True)
 
         # added in the order of the parts, so that the number of workers changes no byte
-        for gradients in self.workers.map(differentiate, found, parts):
+        for gradients in self.map_parts(differentiate, found, parts):
             for parameter, gradient in zip(self.parameters, gradients, strict=True):
                 if gradient is not None:
                     before = parameter.grad
@@ -397,9 +397,9 @@ def adapt_contrastively(
     threads = resources.threads or max(1, (os.cpu_count() or 1) // processes)
     device = open_device(resources.device, config.precision)
     try:
-        with share_cores(device.kind, threads, yields) as workers:
+        with share_cores(device.kind, threads, yields) as map_parts:
             return _adapt(
-                config, Path(encoder), list(map(Path, corpus)), Path(output), device, workers
+                config, Path(encoder), list(map(Path, corpus)), Path(output), device, map_parts
             )
     finally:
         device.close()
@@ -411,7 +411,7 @@ def _adapt(
     corpora: Sequence[Path],
     output: Path,
     device: Device,
-    workers: Workers,
+    map_parts: Map,
 ) -> ContrastiveResult:
     network = load_network(encoder)
     tokenizer = load_tokenizer(str(encoder))
@@ -438,7 +438,7 @@ def _adapt(
     }
     make_writable_folder("output", output)
     checkpoints = Checkpoints(output / "checkpoints", config.keep_checkpoints, identity)
-    contrast = Contrast(config, network, texts, device, steps, batch, workers, checkpoints)
+    contrast = Contrast(config, network, texts, device, steps, batch, map_parts, checkpoints)
     contrast.resume()
     start = describe_start(encoder)
     if device.is_rank0:

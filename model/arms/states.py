@@ -176,9 +176,9 @@ def _compute_states(
         pooled: np.ndarray = pool_tokens(last, inputs["attention_mask"], config).cpu().numpy()
         return pooled[: len(members)]
 
-    with Progress(len(first), "examples", "states") as shown, share_cores(device.kind) as workers:
+    with Progress(len(first), "examples", "states") as shown, share_cores(device.kind) as map_parts:
         members, tokens = [one for one, _ in parts], [length for _, length in parts]
-        for part, pooled in zip(members, workers.map(compute, members, tokens), strict=True):
+        for part, pooled in zip(members, map_parts(compute, members, tokens), strict=True):
             states[part] = pooled
             done += len(part)
             shown.update(done)

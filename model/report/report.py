@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.limits import COMMON_TEXTS
 from amazon_electra.beam_jobs.core.results import Result
 from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.model.arms import TFIDF_ARM
@@ -142,7 +141,6 @@ def gather(study: ReportInput, base: Path) -> dict[str, Any]:
         "metrics": list(dict.fromkeys([*mains, *others])),
         "classes": list_classes(results),
         "curve": curve,
-        "withheld": describe_withheld_texts(study, tasks),
     }
 
 
@@ -311,32 +309,3 @@ def build_label_curve(study: ReportInput, base: Path, results: Results) -> Label
         shown = [format_with_interval(metric, values[n]) if n in values else "–" for n in points]
         rows.append([task, arm, get_title(metric), *shown])
     return LabelCurve([f"{n:,} labels" if n else "all" for n in points], rows, gains)
-
-
-@dataclass(frozen=True)
-class Withheld:
-    """The tasks whose test texts were withheld from every pre-training of a study."""
-
-    tasks: list[str]
-    arms: list[str]
-    counts: dict[str, int]
-    """Withheld texts by reason."""
-    common: int = COMMON_TEXTS
-
-
-def describe_withheld_texts(study: ReportInput, tasks: Sequence[str]) -> Withheld | None:
-    """Return what was withheld; None where no arm was pre-trained here.
-
-    beam_jobs/deduplication/evaluation_texts.py withholds no text of fewer than three words, and
-    looks within longer texts only for those of eight words or more.
-    """
-    pretrained = {arm.name: arm.held_out for arm in study.arms if arm.held_out is not None}
-    if not pretrained:
-        return None
-    # by reason, of the corpus stage: its own dev and test sets, and texts of other ones
-    counted = next((s.counts for s in study.stages if s.counts.get("splits")), {})
-    splits, dropped = counted.get("splits") or {}, counted.get("dropped") or {}
-    counts = {f"own {name}": int(splits.get(name, 0)) for name in ("dev", "test") if splits}
-    counts |= {n: int(k) for n, k in dropped.items() if n.startswith("withheld")}
-    withheld = [task for task in tasks if all(task in own for own in pretrained.values())]
-    return Withheld(withheld, list(pretrained), counts)

@@ -18,7 +18,6 @@ from tests.refusals import names
 COUNTS = {
     "read": 2000,
     "kept": 1990,
-    "splits": {"pretrain": 9, "dev": 5, "test": 7},
     "dropped": {"withheld": 3},
     "columns": {"used": {"text": ["review_text"]}, "unused": ["grade", "strs"]},
     "split_by": {"by": "text", "without": 7},
@@ -89,7 +88,7 @@ def test_the_page_stands_alone(study):
 @pytest.mark.parametrize(
     "part",
     [
-        "## Warnings", "## Results", "## Differences", "15 texts were withheld",
+        "## Warnings", "## Results", "## Differences",
         "amazon-electra run --dump", "calibration error", "p (Holm)",
         "> **Warning:** The dump is the synthetic sample",
         "**Warning:** Nothing is known of the texts that the encoder of random was trained on",

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.evaluation import spans
@@ -64,25 +63,6 @@ def test_threshold_is_where_most_is_gained():
     none = make_said([[]], ["wrong"], answered_f1=[0], answered=[1], no_answer=[-2])
     threshold, best = spans.find_best_threshold(none)
     assert (threshold < -2, best) == (True, 1)
-
-
-def test_a_questions_loss_is_of_its_best_window():
-    """Without an answer in any, the mean; each is the mean of two cross-entropies."""
-    logits = [torch.randn(2, 9, generator=torch.Generator().manual_seed(i)) * 5 for i in range(3)]
-
-    def loss_of(targets):
-        windows = [SimpleNamespace(target=target) for target in targets]
-        return spans._compute_loss(windows, [scores.numpy() for scores in logits])
-
-    def reference(i, target):
-        return float(torch.nn.functional.cross_entropy(logits[i], torch.tensor(target)))
-
-    targets = [[3, 5], [0, 0], [1, 8]]
-    both = reference(0, [3, 5]), reference(2, [1, 8])
-    assert loss_of(targets) == pytest.approx(min(both), rel=1e-5)
-    assert abs(both[0] - both[1]) > 0.1
-    nowhere = [reference(i, [0, 0]) for i in range(3)]
-    assert loss_of([[0, 0]] * 3) == pytest.approx(np.mean(nowhere), rel=1e-5)
 
 
 def test_no_answer_is_weighed_against_the_best():

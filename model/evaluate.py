@@ -44,7 +44,7 @@ def evaluate(
     """
     model, data, output = Path(model), Path(data), Path(output)
     found = find_task(task, data, read_task_head(model).labels)
-    return EvaluationResult.of(evaluate_model(model, found, data, output, split, device))
+    return evaluate_model(model, found, data, output, split, device)
 
 
 def evaluate_model(
@@ -55,8 +55,8 @@ def evaluate_model(
     split: Split = "test",
     device: str = "auto",
     cache: Path | None = None,
-) -> dict[str, Any]:
-    """Write predictions.parquet and metrics.json of a split; return the metrics. The fine-tuning's
+) -> EvaluationResult:
+    """Write predictions.parquet and metrics.json of a split; return the latter. The fine-tuning's
     settings choose the examples; `cache` keeps their tokens for other arms.
     """
     started = time.perf_counter()
@@ -91,7 +91,7 @@ def evaluate_model(
     }
     write_predictions(predictions, output / "predictions.parquet")
     write_json(output / "metrics.json", measured)
-    return measured
+    return EvaluationResult.of(measured)
 
 
 def summarize_predictions(predictions: Predictions, task: Task, split: str) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def finetune(
         evaluated = evaluate_model(
             output, request.task, data, evaluation, device=device, cache=request.cache
         )
-        result["test"] = {name: metric["value"] for name, metric in evaluated["metrics"].items()}
+        result["test"] = {name: metric["value"] for name, metric in evaluated.metrics.items()}
     shutil.rmtree(output / WORK, ignore_errors=True)
     return FinetuneResult.of(result)
 

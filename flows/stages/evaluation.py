@@ -20,7 +20,7 @@ class Evaluation(Stage):
     way, which saves the start of another process.
     """
 
-    name, version, Config = "evaluation", 7, EvaluationConfig
+    name, version, Config = "evaluation", 8, EvaluationConfig
     headline = ("n", "metrics.accuracy.value", "metrics.macro_f1.value")
     written_last = "metrics.json"
     takes_accelerator = runs_beside = True

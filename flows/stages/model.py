@@ -30,7 +30,7 @@ class ModelConfig(Settings):
 class Model(Stage):
     """Fine-tuned cells, their evaluations and `data` → the model folder."""
 
-    name, version, Config = "model", 23, ModelConfig
+    name, version, Config = "model", 24, ModelConfig
     headline = ("temperature", "calibration.test.after", "int8.changed")
     runs_beside = True
 

@@ -79,7 +79,7 @@ class OriginConfig(Settings):
 class Origin(Stage):
     """A published encoder → a folder that every job loads. `result` has the places to load from."""
 
-    name, version, Config = "origin", 5, OriginConfig
+    name, version, Config = "origin", 6, OriginConfig
     headline = ("layers", "hidden", "parameters", "vocabulary_size")
     inner = "encoder"
 

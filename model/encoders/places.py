@@ -64,7 +64,7 @@ def find_kind(place: str) -> Kind | None:
 
 
 def parse_place(kind: Kind, place: str) -> dict[str, str]:
-    """Return name, and revision of a place; nothing if written otherwise."""
+    """Return name and revision of a place; nothing if written otherwise."""
     found = PATTERNS[kind].fullmatch(place)
     return {name: part or "" for name, part in found.groupdict().items()} if found else {}
 

@@ -20,7 +20,6 @@ from amazon_electra.beam_jobs.reading import fields, formats
 from amazon_electra.beam_jobs.reading.dates import Order
 from amazon_electra.beam_jobs.text import splits
 
-MAX_SAMPLE_BYTES = 1_000_000  # bytes of text to train Punkt on; why so many: corpus/plan.py
 CORPUS_VERSION, SCORES_VERSION = 33, 19
 """To be raised when the same dump gives another corpus, or other scores."""
 SCORING_TOTALS = "scores.json"  # beside the files of scores: what was counted of each file
@@ -206,9 +205,6 @@ class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
         le=1,
         description="Also drop texts that are this similar to an earlier one, for example 0.8; 0: "
         "off",
-    )
-    punkt_sample_bytes: int = Field(
-        default=MAX_SAMPLE_BYTES, ge=1, description="Bytes of text to train Punkt on, at most"
     )
     seed: int = Field(default=0, description="Decides which text falls into which split")
 

@@ -23,10 +23,9 @@ UNIT_NAME = r"\d{4,}-\d{5,}"  # work_units.Unit.name, and what it was in earlier
 WORK_NAME = "_work-[0-9a-f]{16}"  # folder in which a job keeps what it has done, until it ends
 CORPUS_FILES = rf"corpus-{UNIT_NAME}\.parquet|(corpus|punkt)\.json"
 LINES = ("rejects", CONTRADICTED)  # folders of a corpus with a file of JSON lines a unit
-MIN_SAMPLE_BYTES = 250_000
-"""Bytes of text to train Punkt on, at least: a byte costs four times what one of a review costs on
-all its way. Of 8,000 other reviews 95.6–96.1% were cut as with a sample of 8 MB, with 1 MB
-96.3–96.5%; which texts are drawn matters as much as how many.
+MIN_SAMPLE_BYTES, MAX_SAMPLE_BYTES = 250_000, 1_000_000
+"""Bytes of text to train Punkt on: a byte costs four times what one of a review costs on all its
+way. Of 8,000 other reviews 95.6–96.1% were cut as with 8 MB, with 1 MB 96.3–96.5%.
 """
 SAMPLE_SHARE = 0.01  # of a dump's text, between the two bounds
 TEXT_SHARE = 0.5  # of a dump's bytes, about: the rest are names of fields and identifiers
@@ -111,7 +110,7 @@ def plan_corpus(
     folders = Folders.of_job(output, CORPUS_VERSION, identity, *given)
     size = sum(file.plain_size for file in files)
     text_bytes = 1 + size * TEXT_SHARE
-    sample_bytes = min(config.punkt_sample_bytes, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))
+    sample_bytes = min(MAX_SAMPLE_BYTES, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))
     bounds = splits.parse_shares(config.split)
     if punkt:  # only languages are counted in it
         sample_bytes = MIN_SAMPLE_BYTES

@@ -73,7 +73,7 @@ class RecordLines:
     """Gives lines to the csv module and keeps those of the record under way."""
 
     def __init__(self, stream: Stream, layout: Layout, tally: Tally) -> None:
-        self.layout, self.tally, self.dialect = layout, tally, layout.found or Dialect()
+        self.layout, self.tally, self.dialect = layout, tally, layout.found
         self._lines = read_lines(stream, layout.max_record_bytes, tally)
         self._again: list[tuple[int, bytes]] = []  # the next one last
         self._size = 0
@@ -185,6 +185,7 @@ class RecordLines:
         ends_with_text = columns[-1:] == (dict(self.layout.mapping).get("text"),)
         held: Item | None = None
         raw, missing = b"", 0  # of what is held: bytes, and delimiters that it lacks
+        numbered = list_numbered(self.layout)
         for item in self.read(header):
             reject = item if isinstance(item, Reject) else None
             count = reject.raw.count(delimiter) if reject else 0
@@ -192,7 +193,7 @@ class RecordLines:
             is_rest = is_short and (not missing or count in (0, missing))
             if held and not is_rest and len(self.parts) == 1:
                 is_half = isinstance(held, Reject) and held.reason != MORE
-                is_rest = goes_on(self.values, self.layout, is_half)
+                is_rest = goes_on(self.values, numbered, is_half)
             if held and is_rest:
                 first = held if isinstance(held, Reject) else make_reject(held[0], FEWER, raw)
                 held = join_rejects(first, reject or self.reject(FEWER))
@@ -214,18 +215,22 @@ class RecordLines:
             yield held
 
 
-def goes_on(values: list[str], layout: Layout, is_half: bool) -> bool:
-    """Return whether a row is the rest of the text of the one before it: the columns up to the text
-    that have digits in other rows have none. If that one is not just a half (`is_half`), spaces
-    must follow the delimiters too, as in a sentence.
+def list_numbered(layout: Layout) -> list[int]:
+    """Return the places of the columns before the text whose values have digits."""
+    columns, text = layout.found.columns, dict(layout.mapping).get("text")
+    before = columns[: columns.index(text)] if text in columns else ()
+    return [place for place, name in enumerate(before) if name in layout.found.numbered]
+
+
+def goes_on(values: list[str], numbered: list[int], is_half: bool) -> bool:
+    """Return whether a row is the rest of the text of the one before it: it has no digits where
+    others have some. If that one is more than half a record, a space must follow its first
+    delimiter too, as in a sentence.
     """
-    dialect: Dialect = layout.found or Dialect()
-    text = dict(layout.mapping).get("text")
-    place = dialect.columns.index(text) if text in dialect.columns else 0
-    if not is_half and not all(value.startswith(" ") for value in values[1 : place + 1]):
+    if not is_half and not (len(values) > 1 and values[1].startswith(" ")):
         return False
-    pairs = zip(dialect.columns[:place], values, strict=False)
-    given = [v for name, v in pairs if name in dialect.numbered and fold(v) not in {"", *MISSING}]
+    given = [values[place] for place in numbered if place < len(values)]
+    given = [value for value in given if fold(value) not in {"", *MISSING}]
     return bool(given) and not any(map(DIGIT.search, given))
 
 
@@ -371,7 +376,7 @@ def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:
 
     Records of one line whose quotes are in order are skipped at once (50 to 100 MB a CPU second).
     """
-    dialect: Dialect = layout.found or Dialect()
+    dialect: Dialect = layout.found
     if not dialect.has_quotes:
         return find_line_end(stretch, least)
     clean, longer = compile_clean_records(replace(dialect, columns=(), descriptions=0, numbered=()))
@@ -442,7 +447,7 @@ class Delimited(Format):
         return "tsv" if layout.found.delimiter == "\t" else "csv"
 
     def list_columns(self, layout: Layout, records: list[dict[str, Any]]) -> list[str]:
-        return [*(layout.found or Dialect()).columns]
+        return [*layout.found.columns]
 
     def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
         """A quote that never ends costs only its own record: the lines after it are read again."""
@@ -450,20 +455,20 @@ class Delimited(Format):
 
     def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
         """A line that may go on with the record before it stays with that one."""
-        dialect: Dialect = layout.found or Dialect()
+        dialect: Dialect = layout.found
         delimiter, count = dialect.delimiter.encode(), len(dialect.columns) - 1
-        at = find_record_end(stretch, least, layout)
+        at, numbered = find_record_end(stretch, least, layout), list_numbered(layout)
         while at >= 0:
             line, end, _ = stretch[at:].partition(b"\n")
             if not end:
                 return -1
             values = next(csv.reader([decode_line(line, Tally(), layout)], **dialect.options), [])
             is_short = b'"' not in line and line.count(delimiter) < count
-            if not is_short and not goes_on(values, layout, is_half=True):
+            if not is_short and not goes_on(values, numbered, is_half=True):
                 return at
             step = find_record_end(stretch[at:], 1, layout)
             at = at + step if step >= 0 else -1
         return -1
 
     def is_stateless(self, layout: Layout) -> bool:
-        return not (layout.found or Dialect()).has_quotes
+        return not layout.found.has_quotes

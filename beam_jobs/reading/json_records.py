@@ -267,8 +267,6 @@ def unwrap_records(head: bytes, layout: Layout, overrides: Names, shown: str) ->
             wanted = inner[0]
         elif any(LIST in name for name in named):  # and others, of the object around the list
             return layout
-        elif "schema.fields" in lists and "data" in lists:  # pandas' to_json(orient="table")
-            wanted = "data"
     if not wanted:
         plain = keys - lists.keys()
         has_text = fields.find_column("text", plain) or overrides.get("text") in plain

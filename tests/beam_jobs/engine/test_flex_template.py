@@ -27,7 +27,7 @@ LEFT_OUT = {  # a command can set them; who starts a template seldom has to
         "max_record_bytes",
         "max_expansion",
     ),
-    *("repair_run_ons", "mask_personal_data", "title", "punkt", "punkt_sample_bytes"),
+    *("repair_run_ons", "mask_personal_data", "title", "punkt"),
     *("general_text", "sample_reviews", "id"),
 }
 KEYS = {"name", "label", "helpText", "regexes", "isOptional", "defaultValue"}

@@ -19,7 +19,7 @@ from tests.beam_jobs.engine.job_servers import start_job_server
 from tests.beam_jobs.engine.rest import serve_flink
 from tests.beam_jobs.engine.test_flink import USER_ERROR
 
-SETTINGS = ("--near_duplicates", "0.8", "--split_by", "time", "--punkt_sample_bytes", "50000")
+SETTINGS = ("--near_duplicates", "0.8", "--split_by", "time")
 """With what takes passes of its own over the reviews."""
 
 

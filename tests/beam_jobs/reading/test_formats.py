@@ -231,9 +231,7 @@ COUNTS = {
 @pytest.mark.parametrize("name", COUNTS)
 def test_real_files(tmp_path, name):
     read, dropped = COUNTS[name]
-    result = run_job(
-        tmp_path, "--input", shared_data() / "reviews" / name, "--punkt_sample_bytes", 50_000
-    )
+    result = run_job(tmp_path, "--input", shared_data() / "reviews" / name)
     assert result["read"] == read
     assert {reason: result["dropped"].get(reason) for reason in dropped} == dropped
 

@@ -59,7 +59,8 @@ def refuse_bytes(head: bytes, name: str) -> UserError:
     """Return the error for a file whose first bytes are of no format that is read."""
     return UserError(
         f"{name} begins with {head[:SHOWN_BYTES]!r}, which is no format that is read; convert it "
-        "to CSV, JSON lines or Parquet"
+        "to CSV, JSON lines or Parquet, or, if each line is a text, give `text`",
+        "dump.format",
     )
 
 

@@ -12,11 +12,9 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.labels.values import LABEL
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.compression import (
-    SHOWN_BYTES,
     Compression,
     PlainStream,
     refuse_bytes,
-    refuse_unless_text,
 )
 from amazon_electra.beam_jobs.reading.format import RowFormat
 from amazon_electra.beam_jobs.reading.formats import OURS, find_format, list_formats
@@ -201,27 +199,27 @@ def refuse_without_header(names: list[str], shown: str) -> None:
 def check_texts(
     records: list[dict[str, Any]], columns: Sequence[str], shown: str, is_named: bool
 ) -> None:
-    """Raise UserError where columns of texts hold none, or the answers to several questions."""
+    """Raise UserError where a column of texts holds values, but no text, or lists of reviews, and,
+    if it is not named, the answers to several questions.
+    """
+    some = records[:FIRST_RECORDS]
     for column in columns:
-        refuse_without_texts(records[:FIRST_RECORDS], column, shown)
+        if fields.holds_lists(column, some):
+            raise UserError(
+                f"{shown}: {column} holds lists of reviews; write a row for each review"
+            )
+        reviews = [review for record in some for review in expand_record(record, [column])]
+        values = [fields.unwrap(review[column]) for review in reviews]
+        given = [value for value in values if value not in (None, "")]
+        if given and not any(isinstance(v, str) and not NUMBER.fullmatch(v.strip()) for v in given):
+            inner = ", ".join(sorted({n for r in some for n in list_nested_names(r)})[:10])
+            raise UserError(
+                f"{shown}: {column} holds no text but {json.dumps(given[0], default=str)[:60]}; "
+                "name another column with `--columns text=NAME`"
+                + (f", for example of {inner}" * bool(inner))
+            )
     if not is_named and fields.holds_answers(columns[0], records):
         raise UserError(f"{shown}: {fields.explain_answers(columns[0])}")
-
-
-def refuse_without_texts(records: list[dict[str, Any]], column: str, shown: str) -> None:
-    """Raise UserError if the column holds values, but no text, or lists of reviews."""
-    if fields.holds_lists(column, records):
-        raise UserError(f"{shown}: {column} holds lists of reviews; write a row for each review")
-    reviews = [review for record in records for review in expand_record(record, [column])]
-    values = [fields.unwrap(review[column]) for review in reviews if review.get(column) is not None]
-    given = [value for value in values if value != ""]
-    if given and not any(isinstance(v, str) and not NUMBER.fullmatch(v.strip()) for v in given):
-        inner = ", ".join(sorted({n for r in records for n in list_nested_names(r)})[:10])
-        raise UserError(
-            f"{shown}: {column} holds no text but {json.dumps(values[0], default=str)[:60]}; name "
-            f"another column with `--columns text=NAME`"
-            + (f", for example of {inner}" * bool(inner))
-        )
 
 
 def refuse_error_answer(records: list[dict[str, Any]], shown: str) -> None:
@@ -272,9 +270,4 @@ def detect_format(head: bytes, shown: str) -> str:
     for name, one in formats.items():
         if one.recognize(start):
             return name
-    refuse_unless_text(head, shown)
-    raise UserError(
-        f"{shown} begins with {start[:SHOWN_BYTES]!r}, which is no format that is read; convert it "
-        "to CSV, JSON lines or Parquet, or, if each line is a text, give `text`",
-        "dump.format",
-    )
+    raise refuse_bytes(start, shown)

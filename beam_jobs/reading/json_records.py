@@ -258,22 +258,19 @@ def unwrap_records(head: bytes, layout: Layout, overrides: Names, shown: str) ->
         raise UserError(
             f"{shown} has {fields.shorten_list(lists) or 'no list of objects'}", "records", wanted
         )
-    if not wanted and head[stop:].strip(AROUND):
-        return layout
     if not wanted:
-        named = [*overrides.values()]
+        named, plain = [*overrides.values()], keys - lists.keys()
         inner = [one for one in lists if all(n.startswith(f"{one}{LIST}.") for n in named)]
-        if named and inner:
-            wanted = inner[0]
-        elif any(LIST in name for name in named):  # and others, of the object around the list
-            return layout
-    if not wanted:
-        plain = keys - lists.keys()
         has_text = fields.find_column("text", plain) or overrides.get("text") in plain
-        if has_text or not lists:
+        is_around = any(LIST in name for name in named)  # the names are of the object too
+        if head[stop:].strip(AROUND) or not lists:
             return layout
-        texts = [one for one, place in lists.items() if _has_text(head, place)]
-        lists = {one: lists[one] for one in texts} if len(texts) == 1 else lists
+        if named and inner:
+            lists = {inner[0]: lists[inner[0]]}
+        elif is_around or has_text:
+            return layout
+        elif len(texts := [one for one, place in lists.items() if _has_text(head, place)]) == 1:
+            lists = {texts[0]: lists[texts[0]]}
         if len(lists) > 1:
             places = fields.shorten_list(lists)
             raise UserError(f"{shown}: the reviews may be in {places}; name the list", "records")

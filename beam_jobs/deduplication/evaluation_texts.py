@@ -25,8 +25,7 @@ from amazon_electra.beam_jobs.reading.compression import (
     list_zip_members,
 )
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally, decode_text, read_lines
-from amazon_electra.beam_jobs.text.cleaning import clean_text
-from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
+from amazon_electra.beam_jobs.text.cleaning import clean_text, repair_mojibake
 from amazon_electra.beam_jobs.text.personal_data import mask_personal_data
 from amazon_electra.beam_jobs.text.word_runs import space_words
 

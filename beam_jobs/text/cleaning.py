@@ -1,4 +1,5 @@
-"""Cleans a published text to one line: removes markup and control characters, repairs run-ons.
+"""Cleans a published text to one line: removes markup and control characters, repairs run-ons; and
+mends mojibake, text whose UTF-8 somebody read in another encoding: "donâ€™t" for "don’t".
 
 Pure functions of one text. A test that costs nanoseconds skips each step that a text does not need:
 of 76,000 real reviews two thirds contain neither markup nor control characters nor double spaces.
@@ -35,6 +36,7 @@ RUN_ON = re.compile(
     r"[.!?](?=[A-Z](?<=[a-z][a-z].[A-Z]))(?=[A-Z][a-z']|I\b)(?<!www.)(?!(?:Com|Net|Org|Html)\b)"
 )
 
+CONTEXT = 12  # characters of an example around what is mended
 MAX_MARKS = 30  # combining marks in a run: the Stream-Safe Text Format of Unicode (UAX #15)
 
 
@@ -110,3 +112,27 @@ def remove_hidden_markup(text: str) -> str:
             endless.add(kind)
         opening = HIDDEN_MARKUP.search(text, end.end() if end else opening.start() + 1)
     return " ".join([*parts, text[done:]])
+
+
+def repair_mojibake(text: str) -> str:
+    """Return a text with its mojibake mended where it decodes as UTF-8 without a rest: that takes
+    30 µs for a text that is not ASCII.
+    """
+    if text.isascii():
+        return text
+    from ftfy import fix_encoding  # which few need: a tenth of a second
+
+    return fix_encoding(text, unescape_html=False, replace_lossy_sequences=False)
+
+
+def show_mojibake(text: str) -> str:
+    """Return the first word or so that would be mended; nothing without any."""
+    mended = repair_mojibake(text)
+    if mended == text:
+        return ""
+    first = next(
+        (i for i, (one, other) in enumerate(zip(text, mended, strict=False)) if one != other), 0
+    )
+    start = text.rfind(" ", 0, first) + 1
+    end = text.find(" ", first)
+    return text[max(start, first - CONTEXT) : min(end if end > 0 else len(text), first + CONTEXT)]

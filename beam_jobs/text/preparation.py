@@ -7,8 +7,7 @@ from typing import Any
 
 from amazon_electra.beam_jobs.config import TextConfig
 from amazon_electra.beam_jobs.text import personal_data
-from amazon_electra.beam_jobs.text.cleaning import clean_text
-from amazon_electra.beam_jobs.text.mojibake import repair_mojibake
+from amazon_electra.beam_jobs.text.cleaning import clean_text, repair_mojibake
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from amazon_electra.beam_jobs.reading.format import RowFormat
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, list_dump_files
-from amazon_electra.beam_jobs.text import mojibake
+from amazon_electra.beam_jobs.text.cleaning import repair_mojibake, show_mojibake
 from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.store.stage import Stage
 
@@ -99,12 +99,12 @@ def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
     yield from fields.warn_of_lacking_labels(chosen.labels, layouts)
     yield from (f"stars     {line}" for line in about if line)
     texts = [[str(review.text) for review in one.reviews if review.text] for one in previews]
-    shown = [found for own in texts for text in own if (found := mojibake.show_mojibake(text))]
+    shown = [found for own in texts for text in own if (found := show_mojibake(text))]
     if shown and not chosen.repair_mojibake:
         example = min(shown, key=len)
         yield (
             f"encoding  mojibake in {format_count(len(shown), 'text')} of the first, such as "
-            f"{example!r} for {mojibake.repair_mojibake(example)!r}; "
+            f"{example!r} for {repair_mojibake(example)!r}; "
             "`--dump.repair_mojibake true` mends it"
         )
     most = LANGUAGE_TEXTS // max(1, len(previews))

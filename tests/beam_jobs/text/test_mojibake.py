@@ -2,7 +2,7 @@
 
 import pytest
 
-from amazon_electra.beam_jobs.text.mojibake import repair_mojibake, show_mojibake
+from amazon_electra.beam_jobs.text.cleaning import repair_mojibake, show_mojibake
 from tests.beam_jobs.dumps import review, run_job, texts_in, write_lines
 
 TEXTS = {

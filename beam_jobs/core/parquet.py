@@ -43,19 +43,13 @@ def read_batches(
         yield batch, lengths
 
 
-def read_rows(
-    file: BinaryIO, name: str, limits: Limits, strings_only: bool = False
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a file; `strings_only` leaves numbers out. Raises UserError for a broken
-    file, a record that is too long, and a file that expands too far.
+def read_rows(file: BinaryIO, name: str, limits: Limits) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a file without their numbers. Raises UserError for a broken file, a record
+    that is too long, and a file that expands too far.
     """
     try:
         source = open_parquet(file, name, limits)
-        columns = [
-            field.name
-            for field in source.schema_arrow
-            if not (strings_only and pa.types.is_primitive(field.type))
-        ]
+        columns = [one.name for one in source.schema_arrow if not pa.types.is_primitive(one.type)]
         for group in range(source.num_row_groups if columns else 0):
             for rows, lengths in read_batches(source, group, columns):
                 if (longest := lengths.max(initial=0)) > limits.max_record_bytes:

@@ -36,7 +36,6 @@ MAX_FIELD_CHARACTERS = 1 << 26
 Lines = Callable[[], Iterator[str]]
 """The lines of a file without their ends, from its beginning each time."""
 TAGGED_WORD = re.compile(r"O|[BIES]-\S+")
-NO_ANSWER = "ANSWERNOTFOUND"  # stands at the end of every review of SubjQA; it is none of its words
 
 
 def list_forms(raw: str, mends: bool = False) -> set[str]:
@@ -56,9 +55,7 @@ def read_evaluation_texts(path: str, limits: Limits = DEFAULT_LIMITS) -> Iterato
     """Yield the texts of an evaluation file; a JSON document is held as a whole."""
     if path.endswith(".parquet"):
         with storage.open_bytes(path) as file:
-            for row in parquet.read_rows(
-                file, name_setting("withhold", path), limits, strings_only=True
-            ):
+            for row in parquet.read_rows(file, name_setting("withhold", path), limits):
                 yield from _drop_short_texts(list_strings(row))
         return
     with storage.open_bytes(path) as file:
@@ -71,7 +68,6 @@ def read_evaluation_texts(path: str, limits: Limits = DEFAULT_LIMITS) -> Iterato
 def _drop_short_texts(texts: Iterable[str]) -> Iterator[str]:
     """Yield the texts of MIN_WORDS words, or of as many characters that are words."""
     for text in texts:
-        text = text.removesuffix(NO_ANSWER).rstrip() if text.endswith(NO_ANSWER) else text
         spaced = text if text.isascii() else space_words(text)
         if len(spaced.split(maxsplit=MIN_WORDS)) >= MIN_WORDS:
             yield text

@@ -67,8 +67,6 @@ lost VBD B-VP O
 narrowly RB B-ADVP O
 """
 SENTENCES = ["SOCCER - JAPAN WIN", "China lost narrowly"]
-NONE = "ANSWERNOTFOUND"
-SUBJQA = f"review,answer\nGreat taste now {NONE},{NONE}\nGood {NONE},so so good\n"
 
 
 @pytest.mark.parametrize(
@@ -78,15 +76,14 @@ SUBJQA = f"review,answer\nGreat taste now {NONE},{NONE}\nGood {NONE},so so good\
         ('{"a": "one two three"}\n{"a": "4 5 6\n[]\n', ["one two three", '{"a": "4 5 6']),
         ("one two\nnow one more\n", ["now one more"]),  # the report says "of three words or more"
         *((CONLL.replace(" ", separator), SENTENCES) for separator in " \t"),
-        # the mark at the end of each review of SubjQA is none of its words
-        (SUBJQA, ["Great taste now", "so so good"]),
+        ("said,by\nGreat taste now,so so good\n", ["Great taste now", "so so good"]),
     ],
-    ids=["document", "broken line", "short", "spaces", "tabs", "SubjQA"],
+    ids=["document", "broken line", "short", "spaces", "tabs", "CSV"],
 )
 def test_the_texts_of_a_file(tmp_path, content, texts):
     (tmp_path / "test").write_text(content)
     found = list(read_evaluation_texts(str(tmp_path / "test")))
-    assert [text for text in found if NONE not in text and "," not in text] == texts
+    assert [text for text in found if "," not in text] == texts
 
 
 def test_a_quote_that_is_not_closed_hides_nothing(tmp_path, monkeypatch):

@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 OBJECT = re.compile(r"^/(?:download/)?storage/v1/b/([^/]+)/o/(.+)$")
-COPY = re.compile(r"^/storage/v1/b/([^/]+)/o/([^/]+)/rewriteTo/b/([^/]+)/o/([^/]+)$")
 LISTING = re.compile(r"^/storage/v1/b/([^/]+)/o/?$")
 UPLOAD = re.compile(r"^/upload/storage/v1/b/([^/]+)/o/?$")
 
@@ -125,15 +124,9 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         if self._refuse():
             return
-        if copy := COPY.match(place.path):
-            source, target = (f"{copy[n]}/{unquote(copy[n + 1])}" for n in (1, 3))
-            if source not in self.objects:
-                return self._answer_error(404, "Not Found")
-            self.objects[target] = self.objects[source]
-            return self._answer_json({"done": True})
         match = UPLOAD.match(place.path)
         if not match:
-            return self._answer(501, b"only uploads and copies are served")
+            return self._answer(501, b"only uploads are served")
         query = {name: values[0] for name, values in parse_qs(place.query).items()}
         boundary = re.search(r'boundary="?([^";]+)', self.headers["Content-Type"])
         assert boundary

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.config import ReadingConfig
-from amazon_electra.beam_jobs.core import languages, storage
+from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError, show_option
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.labels.classes import order_classes
@@ -34,9 +34,8 @@ from amazon_electra.flows.store.stage import Stage
 
 PREVIEW_BYTES = 1 << 20  # uncompressed, of a file that is looked at
 PARQUET_ROWS = 1000
-SHOWN, SHOWN_VALUES, SHOWN_LANGUAGES = 10, 3, 4
+SHOWN, SHOWN_VALUES = 10, 3
 TEXT_CHARACTERS = 60
-LANGUAGE_TEXTS = 500  # whose languages are counted, of all files
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,8 @@ def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
     layouts = {preview.file.name: preview.file.layout for preview in previews}
     yield from fields.warn_of_lacking_labels(chosen.labels, layouts)
     yield from (f"stars     {line}" for line in about if line)
-    texts = [[str(review.text) for review in one.reviews if review.text] for one in previews]
-    shown = [found for own in texts for text in own if (found := show_mojibake(text))]
+    texts = [str(review.text) for one in previews for review in one.reviews if review.text]
+    shown = [found for text in texts if (found := show_mojibake(text))]
     if shown and not chosen.repair_mojibake:
         example = min(shown, key=len)
         yield (
@@ -107,11 +106,6 @@ def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
             f"{example!r} for {repair_mojibake(example)!r}; "
             "`--dump.repair_mojibake true` mends it"
         )
-    most = LANGUAGE_TEXTS // max(1, len(previews))
-    spoken = languages.count_languages(text for own in texts for text in own[:most])
-    total = sum(spoken.values())
-    if shares := [f"{name} {n / total:.0%}" for name, n in spoken.items() if n / total >= 0.005]:
-        yield f"languages {', '.join(shares[:SHOWN_LANGUAGES])}"
 
 
 def describe_file(preview: Preview, scale: Scale | None, folds: bool = True) -> Iterator[str]:

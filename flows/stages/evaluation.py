@@ -1,7 +1,7 @@
 """The evaluation of a fine-tuned model on the test split of its task."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.store.stage import Stage
@@ -12,7 +12,6 @@ class EvaluationConfig(Settings):
     """What decides an evaluation besides the model and the data."""
 
     task: str
-    split: Literal["train", "dev", "test"] = "test"
 
 
 class Evaluation(Stage):
@@ -33,7 +32,6 @@ class Evaluation(Stage):
             self.config.task,
             Path(self.inputs["data"].locate(store)),
             folder,
-            split=self.config.split,
         ).content
 
 

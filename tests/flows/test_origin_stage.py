@@ -142,7 +142,6 @@ def test_a_dry_run_warns_of_reviews_that_the_encoder_does_not_read(encoder, tmp_
     where = ["--start-from", str(encoder), "--recipe", "published", "--dry-run"]
     assert run_words([*words, *where]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "languages de 100%" in lines
     told = "note: 100% of the reviews are in the language de, and mini-bert reads en"
     assert lines[-1].startswith(told)
 

@@ -100,17 +100,6 @@ def test_a_model_folder_scores_without_a_registry(tmp_path, capsys, monkeypatch)
     assert not (tmp_path / "store").exists()
 
 
-def test_scores_say_why(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    model = write_network(tmp_path / "model")
-    (tmp_path / "new.csv").write_text("id,text\n7,very good\n8,not good\n")
-    words = ["score", "--model", str(model), "--dump", "new.csv"]
-    words += ["--scores.explain", "true"]
-    assert main.run_words([*words, "--output", "scores"]) == 0
-    rows = pd.read_csv(tmp_path / "scores" / "new.scores.csv")
-    assert rows["polarity.because"][0].startswith("“")
-
-
 def test_ids_that_occur_twice_are_told(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = write_network(tmp_path / "model")

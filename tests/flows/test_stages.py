@@ -34,7 +34,7 @@ def test_a_setting_redoes_what_depends_on_it_and_no_more(fingerprints):
     assert changed(before, fingerprints("pretraining.steps=9")) == of_training
     every = {name.split(" · ")[0] for name in before}
     assert changed(before, fingerprints("corpus.title=false")) == every - {"dump"}
-    idle = ("pretraining.device=cpu", "pretraining.keep_checkpoints=3")
+    idle = ("pretraining.device=cpu", "pretraining.processes=4", "pretraining.keep_checkpoints=3")
     idle += ("finetuning.at_once=1", "corpus.workers=3")
     assert changed(before, fingerprints(*idle)) == set()
 
@@ -43,13 +43,15 @@ def test_a_setting_redoes_what_depends_on_it_and_no_more(fingerprints):
 def test_on_a_cpu_untrained_arms_are_fine_tuned_beside_pre_training(
     list_stages, tmp_path, device, is_cpu
 ):
-    store, stages = list_stages(f"pretraining.device={device}", "finetuning.at_once=2")
+    asked = f"pretraining.device={device}", "finetuning.at_once=2", "pretraining.processes=2"
+    store, stages = list_stages(*asked)
     arms = [s.labels["arm"] for s in stages.values() if s.name == "finetuning"]
     beside = ["random"] * 2 + ["pre-trained"] * 2
     later = (beside if is_cpu else ["pre-trained", "random"] * 2) + [STACK] * 2
     assert arms == ["TF-IDF"] * 2 + later, "what takes seconds is answered first"
     training = stages["pre-training"]
-    assert (call_of(training, store)["resources"].threads is not None) is is_cpu
+    resources = call_of(training, store)["resources"]
+    assert ((resources.threads is not None), resources.processes) == (is_cpu, 2)
     others = [stage for stage in stages.values() if stage.labels.get("arm") == "random"]
     assert not any(stage.is_made_of({training.fingerprint}) for stage in others)
 
@@ -68,19 +70,6 @@ def test_pre_training_is_measured_on_dev_reviews_where_there_are_some(list_stage
     assert call["validation"] is None
     assert "validate_every" not in call["config"].settings  # nothing would read it
     assert call_of(dev, store)["config"].split == "dev"
-
-
-def test_processes_share_the_batch_and_change_no_fingerprint(list_stages, tmp_path):
-    def plan(*settings):
-        store, stages = list_stages(*settings)
-        training = stages["pre-training"]
-        return training, call_of(training, store)["resources"].processes
-
-    one, processes = plan("pretraining.device=cpu")
-    assert processes is None
-    several, processes = plan("pretraining.device=cpu", "pretraining.processes=4")
-    assert processes == 4
-    assert several.fingerprint == one.fingerprint
 
 
 def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(

@@ -127,13 +127,10 @@ class Pretraining(Stage):
         other = self.reads.get("equal")
         if other is None:
             return 0
-        if config.same_flops_as:  # as many matrix products on this kind of device
-            device, mine = self.resources.device, resolve_recipe(self)
-            a_step = count_flops(store, self, mine, device) / mine.pretraining.steps
-            return max(1, round(count_flops(store, other, resolve_steps(other), device) / a_step))
-        theirs = resolve_steps(other).pretraining
-        tokens = theirs.steps * theirs.batch * count_tokens_per_sequence(store, other)
-        return max(1, round(tokens / (batch * count_tokens_per_sequence(store, self))))
+        steps = other.parameters["steps"] or resolve_recipe(other).pretraining.steps
+        measure = count_flops if config.same_flops_as else count_tokens
+        device = self.resources.device
+        return max(1, round(steps * measure(store, other, device) / measure(store, self, device)))
 
 
 def resolve_recipe(stage: Stage) -> Recipe:
@@ -145,29 +142,24 @@ def resolve_recipe(stage: Stage) -> Recipe:
     return apply_settings(recipe, dict(given.get("settings", {})))
 
 
-def resolve_steps(pretraining: Stage) -> Recipe:
-    """Return the recipe of a pre-training with the steps that it says itself."""
-    recipe, steps = resolve_recipe(pretraining), pretraining.parameters["steps"]
-    return apply_settings(recipe, {"steps": str(steps)}) if steps else recipe
-
-
-def count_flops(store: Store, pretraining: Stage, recipe: Recipe, device: str) -> float:
-    """Return the matrix products of a whole pre-training with these settings on this device."""
+def count_flops(store: Store, training: Stage, device: str) -> float:
+    """Return the matrix products of a step of a pre-training on this kind of device."""
     from amazon_electra.model.device import expect_document_attention
     from amazon_electra.model.pretraining.assembly import estimate_sequence_flops
     from amazon_electra.model.pretraining.input.sequences import Shards
 
+    recipe = resolve_recipe(training)
     within_documents = expect_document_attention(device, recipe.pretraining.precision)
-    shards = Shards.open(Path(pretraining.inputs["shards"].locate(store)))
-    sequences = recipe.pretraining.steps * recipe.pretraining.batch
-    return estimate_sequence_flops(recipe, shards, within_documents) * sequences
+    shards = Shards.open(Path(training.inputs["shards"].locate(store)))
+    return recipe.pretraining.batch * estimate_sequence_flops(recipe, shards, within_documents)
 
 
-def count_tokens_per_sequence(store: Store, pretraining: Stage) -> float:
-    """Return the tokens that a sequence of a pre-training's shards has on average."""
-    shards = Path(pretraining.inputs["shards"].locate(store))
+def count_tokens(store: Store, training: Stage, device: str) -> float:
+    """Return the tokens of a step of a pre-training."""
+    shards = Path(training.inputs["shards"].locate(store))
     about = json.loads((shards / "shards.json").read_text("utf-8"))
-    return float(about["tokens"] / about["sequences"])
+    batch = resolve_recipe(training).pretraining.batch
+    return float(batch * about["tokens"] / about["sequences"])
 
 
 def check_device(device: str) -> None:

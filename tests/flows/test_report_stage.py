@@ -17,7 +17,7 @@ from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_reading import load_study
 from amazon_electra.flows.studies.study_report import format_command as format_study_command
-from amazon_electra.model.report.inputs import ArmFacts, read_report_input
+from amazon_electra.model.report.inputs import ArmFacts
 from tests.flows.forms import fill_parameters
 from tests.flows.made import publish
 
@@ -103,16 +103,6 @@ def test_arms_are_known_by_their_lineage(made):
         ArmFacts(name="champion", data_known=True, held_out=[]),
         ArmFacts(name="published", data_known=False),
     ]
-
-
-def test_the_description_is_read_back_as_it_was_written(made, tmp_path):
-    store, stages = made
-    corpus, encoder = stages["corpus"], stages["pre-training"]
-    every = list(stages.values())
-    cells = [cell("adapted", corpus, encoder)]
-    told = describe(store, every, encoder, cells)
-    told.write(tmp_path / "study.json")
-    assert read_report_input(tmp_path / "study.json") == told
 
 
 def test_from_a_published_encoder_the_arm_of_the_model_is_compared_with_the_others(made):

@@ -4,7 +4,7 @@ nothing that could stop a run.
 
 import json
 
-from amazon_electra.flows.cli.terminal import Terminal, format_difference, print_results
+from amazon_electra.flows.cli.terminal import Terminal, print_results
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
@@ -96,18 +96,6 @@ def test_every_task_is_printed_by_its_own_metrics(tmp_path, capsys):
     ):  # fmt: skip
         assert words in printed
     assert "calibration" not in printed
-
-
-def test_a_difference_has_the_unit_of_its_metric():
-    d = {"task": "t", "a": "x", "b": "y", "p": 0.023, "words": "x is better than y"}
-    d |= {"difference": 0.18, "low": 0.057, "high": 0.304}
-    shown = {
-        "accuracy": "+18.0 points of accuracy (+5.7 to +30.4, p = 0.023)",
-        "mse": "+0.180 of mean squared error (+0.057 to +0.304, p = 0.023)",
-    }
-    for metric, told in shown.items():
-        expected = f"t: x − y = {told}: x is better than y"
-        assert format_difference({**d, "metric": metric}) == expected
 
 
 def test_digits_are_never_cut(tmp_path, capsys, monkeypatch):

@@ -76,18 +76,6 @@ def test_cells_are_arms_by_tasks_by_seeds_and_the_nearest_setting_holds(made):
     assert (settings["epochs"], settings["batch"], settings["n_train"]) == (2.0, 16, 10)
 
 
-def test_a_cell_is_what_it_is_made_of_and_not_what_it_is_called(made):
-    def fingerprints(**changes):
-        stages = build_stages(content_of(made, **changes), made / "names")
-        return [cell.finetuned.fingerprint for cell in stages.cells]
-
-    electra = {"encoder": str(made / "electra")}
-    before = fingerprints()
-    assert fingerprints(title="Other", question="?", arms=[{"name": "x", **electra}]) == before
-    assert fingerprints(recipe="small") != before
-    assert fingerprints(arms=[{"name": "one", "encoder": str(made / "other")}]) != before
-
-
 def test_a_study_finds_what_a_run_on_the_same_dump_has_made(tmp_path):
     """Its random arm too, which depends on the shape of the encoder alone."""
     store = Store(tmp_path)

@@ -155,20 +155,12 @@ class Study(Settings, use_attribute_docstrings=True):
     """Every arm that the study pre-trains is pre-trained once with each, and fine-tuned with all
     seeds"""
     arms: list[Arm] = Field(min_length=1)
-    """Ways to get an encoder"""
+    """Ways to get an encoder; the first one is compared with each of the others"""
     tasks: list[StudyTask] = Field(min_length=1)
     """What the arms are judged by"""
-    comparisons: list[tuple[str, str]] = Field(default=[])
-    """Pairs of arms; empty: the first with each of the others"""
     settings: dict[str, Any] = Field(default={})
     """Settings of fine-tuning for all arms and tasks"""
     search: Search = Search()
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """Return the arms that are compared, by their names."""
-        first, *others = self.arms
-        return self.comparisons or [(first.name, other.name) for other in others]
 
 
 class StudyChanges(Settings, use_attribute_docstrings=True):

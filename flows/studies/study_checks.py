@@ -42,11 +42,6 @@ def validate_study(study: Study) -> Iterator[str]:
         except UserError as mistake:
             yield f"tasks[{i}].task: {mistake.message}"
     yield from _check_settings(study)
-    for i, pair in enumerate(study.comparisons):
-        if unknown := [name for name in pair if name not in arms]:
-            yield f"comparisons[{i}]: no arm {unknown[0]!r}; there are {', '.join(arms)}"
-        if pair[0] == pair[1] or study.comparisons.index(pair) < i:
-            yield f"comparisons[{i}]: {' and '.join(pair)}: the same arm, or the same pair, twice"
 
 
 def find_missing_places(study: Study) -> Iterator[str]:

@@ -45,7 +45,6 @@ def describe_study(
         title=study.title,
         question=study.question,
         command=format_command(stages.loaded, parameters),
-        comparisons=study.pairs,
         arms=[describe_arm(stages, arm) for arm in stages.arms.values()],
         cells=[
             CellFacts(

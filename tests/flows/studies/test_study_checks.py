@@ -70,9 +70,6 @@ def one_more(**own):
         ),
         (space(epochs=[1]) | task("stars", settings={"epochs": 3}), "search.space.epochs"),
         (space(soft_weight=[0.5]), "search.space.soft_weight"),
-        ({"comparisons": [["one", "three"]]}, "comparisons[0]"),
-        ({"comparisons": [["one", "one"]]}, "comparisons[0]"),
-        ({"comparisons": 2 * [["one", "two"]]}, "comparisons[1]"),
         (one_more(), "arms[1].encoder"),
         (one_more(encoder="e", **SHARED), "arms[1].encoder"),
         (one_more(encoder="arm:one"), "arms[1].encoder"),
@@ -139,9 +136,3 @@ def test_what_is_not_yaml_is_told_in_one_line(tmp_path):
     assert (told.value.field, told.value.value) == ("study.file", file)
     assert "line 1, column 8" in str(told.value)
     assert "\n" not in str(told.value)
-
-
-def test_the_first_arm_is_compared_with_each_of_the_others_unless_the_file_says_otherwise():
-    three = [{**ONE, "name": name} for name in ("one", "two", "three")]
-    assert parse(arms=three).pairs == [("one", "two"), ("one", "three")]
-    assert parse(arms=three, comparisons=[("three", "two")]).pairs == [("three", "two")]

@@ -5,11 +5,7 @@ import os
 import fsspec
 import pytest
 
-from amazon_electra.beam_jobs.core import storage
 from amazon_electra.flows.dumps.arrivals import find_dumps, is_named_like_a_dump
-from amazon_electra.flows.stages.dump import build_dump_stage
-from amazon_electra.flows.store.store import Store
-from tests.flows.forms import fill_parameters
 from tests.s3_server import BUCKET, serve_s3
 
 
@@ -64,14 +60,3 @@ def test_a_link_is_what_it_leads_to(tmp_path):
     [(path, size, version)], _ = find_dumps([str(tmp_path / "in")])
     assert (path, size) == (str(tmp_path / "in" / "link.json"), 7)
     assert version == f"{1_000_000 * 10**9}"
-
-
-def test_brackets_in_the_name_of_a_folder_or_a_file_are_no_pattern(tmp_path):
-    path = dump(tmp_path / "reviews [2024]" / "reviews[1].json")
-    dump(tmp_path / "reviews 2" / "reviews1.json")
-    for place in (os.path.dirname(path), path):
-        assert [found for found, *_ in find_dumps([place])[0]] == [path]
-    form = fill_parameters([], dump={"paths": [path]}, store=str(tmp_path / "store"))
-    reviews = build_dump_stage(form.dump, Store(form.store))
-    assert reviews.result["paths"] == [path]
-    assert storage.expand_patterns(reviews.result["paths"]) == [path], "the jobs read the same file"

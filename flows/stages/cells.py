@@ -36,6 +36,8 @@ class Cell:
     evaluated: Stage
     labels: int = 0
     """Labels it is trained with, a point of the label curve; 0: all."""
+    pretraining_seed: int | None = None
+    """Of a study that pre-trains what the arm starts from."""
 
     @property
     def chain(self) -> tuple[Stage, ...]:

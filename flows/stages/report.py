@@ -108,8 +108,8 @@ def describe_study(title: str, facts: RunFacts, store: Store) -> ReportInput:
         store=store.address,
         arms=[_describe_arm(store, arms[name], tasks, facts.encoder) for name in names],
         comparisons=[*first, *(pair for pair in pairs if pair not in first)] if pairs else [],
-        cells=[_describe_cell(store, cell) for cell in cells],
-        curve=[_describe_cell(store, cell) for cell in facts.curve],
+        cells=[describe_cell(store, cell) for cell in cells],
+        curve=[describe_cell(store, cell) for cell in facts.curve],
         models=folders,
         reading=f"{facts.reading[:1].upper()}{facts.reading[1:]}." if facts.reading else "",
         failures=list(facts.failures),
@@ -142,7 +142,7 @@ def find_stage(made: Sequence[Stage], name: str) -> Stage | None:
     return next((stage for stage in made if stage.name == name), None)
 
 
-def _describe_cell(store: Store, cell: Cell) -> CellFacts:
+def describe_cell(store: Store, cell: Cell) -> CellFacts:
     """Return what the report reads of a cell; its CPU seconds are those of its training and of all
     that it was made of, but the data and the published encoder, 0 where a stage does not say.
     """
@@ -154,6 +154,7 @@ def _describe_cell(store: Store, cell: Cell) -> CellFacts:
         task=cell.task,
         seed=cell.seed,
         labels=cell.labels,
+        pretraining_seed=cell.pretraining_seed,
         evaluation=store.fetch(cell.evaluated),
         finetuned=store.fetch(cell.finetuned, "result.json"),
         cpu_seconds=round(sum(costs), 1) if all(costs) else 0.0,

@@ -10,6 +10,7 @@ from amazon_electra.flows.configuration.form_tools import write_options
 from amazon_electra.flows.configuration.study_file import Arm, StudyChoice
 from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.stages.report import (
+    describe_cell,
     describe_sources,
     is_held_out,
     list_changed_settings,
@@ -19,7 +20,7 @@ from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest
 from amazon_electra.flows.studies.study_reading import LoadedStudy, find_study_file
 from amazon_electra.flows.studies.study_stages import StudyStages
-from amazon_electra.model.report.inputs import ArmFacts, CellFacts, ReportInput
+from amazon_electra.model.report.inputs import ArmFacts, ReportInput
 
 
 def build_study_report(
@@ -46,17 +47,7 @@ def describe_study(
         question=study.question,
         command=format_command(stages.loaded, parameters),
         arms=[describe_arm(stages, arm) for arm in stages.arms.values()],
-        cells=[
-            CellFacts(
-                arm=cell.arm.name,
-                task=cell.task.name,
-                seed=cell.seed,
-                pretraining_seed=cell.pretraining_seed,
-                evaluation=store.fetch(cell.evaluated),
-                finetuned=store.fetch(cell.finetuned, "result.json"),
-            )
-            for cell in stages.cells
-        ],
+        cells=[describe_cell(store, cell) for cell in stages.cells],
         **describe_sources(store, counted, stages.origins),
     )
 

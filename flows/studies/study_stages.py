@@ -7,12 +7,13 @@ beside those of all other studies and runs: what is made of the same is the same
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from amazon_electra.beam_jobs.core.settings import format_value, replace_settings
 from amazon_electra.flows.configuration.study_file import Arm, StudyTask
+from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.stages.contrastive_adaptation import ContrastiveAdaptation
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
 from amazon_electra.flows.stages.external import build_external_stage
@@ -31,19 +32,6 @@ from amazon_electra.model.finetuning.request import is_part_of_teacher
 
 DEV = "dev_shards"  # source that measures pre-trainings on shards that stages make
 MADE_SHARDS = ("${shards}", "${general_shards}")
-
-
-@dataclass(frozen=True)
-class StudyCell:
-    """One fine-tuning of an arm, and its evaluation."""
-
-    arm: Arm
-    task: StudyTask
-    seed: int
-    pretraining_seed: int | None
-    """None where the study pre-trains nothing that the arm starts from."""
-    finetuned: Stage
-    evaluated: Stage
 
 
 class StudyStages:
@@ -211,15 +199,15 @@ class StudyStages:
         return build_search_stage(chosen, space, self.study.search.trials, f"search of {arm.name}")
 
     @cached_property
-    def cells(self) -> list[StudyCell]:
+    def cells(self) -> list[Cell]:
         """Every cell, in the order of the report."""
         found = []
         for task, arm in itertools.product(self.study.tasks, self.arms.values()):
             seeds = itertools.product(self.list_pretraining_seeds(arm), self.study.seeds)
             for pretraining, seed in seeds if arm.suits(task) else ():
-                cell = arm, task, seed, pretraining
-                finetuned = self.build_finetuning(*cell)
-                found.append(StudyCell(*cell, finetuned, build_evaluation_stage(finetuned)))
+                finetuned = self.build_finetuning(arm, task, seed, pretraining)
+                made = finetuned, build_evaluation_stage(finetuned)
+                found.append(Cell(arm.name, task.name, seed, *made, 0, pretraining))
         return found
 
     def list_chains(self, is_shared: bool) -> list[tuple[Stage, ...]]:
@@ -230,13 +218,14 @@ class StudyStages:
         """
         trained = {stage.fingerprint for stage in self.pretrainings}
 
-        def find_place(cell: StudyCell) -> tuple[bool, int]:
-            return cell.finetuned.is_made_of(trained), len(self.list_with_teachers(cell.arm))
+        def find_place(cell: Cell) -> tuple[bool, int]:
+            teachers = self.list_with_teachers(self.arms[cell.arm])
+            return cell.finetuned.is_made_of(trained), len(teachers)
 
         chains: dict[str, tuple[Stage, ...]] = {}
         for cell in sorted(self.cells, key=find_place):
-            if search := self.build_search(cell.arm):
+            if search := cell.finetuned.inputs.get("search"):
                 chains.setdefault(search.fingerprint, (search,))
-            chain = (replace(cell.finetuned, shared=is_shared), cell.evaluated)
+            chain = replace(cell.finetuned, shared=is_shared), cell.evaluated
             chains.setdefault(cell.finetuned.fingerprint, chain)
         return list(chains.values())

@@ -81,7 +81,7 @@ def test_every_search_and_cell_comes_after_its_teacher(made):
     stages = build_stages(content_of(made, chain_of_teachers(made), search=search), made / "search")
     order = [stage.path for chain in stages.list_chains(False) for stage in chain]
     assert len(order) == len({*order}) == 4 + 2 * 4
-    cells = {cell.arm.name: cell.finetuned for cell in stages.cells}
+    cells = {cell.arm: cell.finetuned for cell in stages.cells}
     for name, taught in (("assistant", "teacher"), ("student", "assistant")):
         assert cells[name].inputs["teacher"].path == cells[taught].path
         steps = cells[taught], cells[name].inputs["search"], cells[name]
@@ -111,7 +111,7 @@ def test_a_cell_that_fails_leaves_the_others_and_its_students_are_not_tried(
     assert runs["alone · polarity · seed 0"] == "Completed"
     assert runs["student · polarity · seed 0"] == "NotReady"
     complete = [cell for cell in stages.cells if stages.store.manifest(cell.evaluated)]
-    assert [cell.arm.name for cell in complete] == ["alone"]
+    assert [cell.arm for cell in complete] == ["alone"]
 
 
 def test_studies_that_share_cells_have_each_a_nested_run_of_them(

@@ -71,7 +71,7 @@ def test_cells_are_arms_by_tasks_by_seeds_and_the_nearest_setting_holds(made):
         made / "cells",
     )
     assert len(stages.cells) == 8
-    stars = next(c for c in stages.cells if (c.arm.name, c.task.task) == ("one", "stars"))
+    stars = next(c for c in stages.cells if (c.arm, c.task) == ("one", "stars"))
     settings = stars.finetuned.parameters["settings"]
     assert (settings["epochs"], settings["batch"], settings["n_train"]) == (2.0, 16, 10)
 
@@ -132,11 +132,11 @@ def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(
         content_of(made, arms, seeds=[0, 1], pretraining_seeds=[3, 4]), tmp_path / "store"
     )
     assert [stage.parameters["seed"] for stage in stages.pretrainings] == [3, 4]
-    cells = [(c.arm.name, c.pretraining_seed, c.seed) for c in stages.cells]
+    cells = [(c.arm, c.pretraining_seed, c.seed) for c in stages.cells]
     pre = [(arm, p, s) for arm in ("trained", "student") for p in (3, 4) for s in (0, 1)]
     assert cells == [*pre, ("random", None, 0), ("random", None, 1)]
     assert len({c.finetuned.fingerprint for c in stages.cells}) == 10
-    student = next(c for c in stages.cells if c.arm.name == "student" and c.pretraining_seed == 4)
+    student = next(c for c in stages.cells if c.arm == "student" and c.pretraining_seed == 4)
     teacher = student.finetuned.inputs["teacher"]
     assert teacher.inputs["encoder"].parameters["seed"] == 4
 

@@ -220,7 +220,7 @@ class Contrast(Run):
         title = "contrastive adaptation"
         with Progress(self.steps, "steps", title, done=totals.step) as self.bar:
             self.run()
-        [totals.cpu_seconds] = device.add_numbers(totals.cpu_seconds)
+        totals.cpu_seconds = device.add_number(totals.cpu_seconds)
 
     def is_over(self) -> bool:
         return self.totals.step >= self.steps

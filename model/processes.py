@@ -77,20 +77,21 @@ class Rank:
         ):
             tensor.detach().copy_(part.view_as(tensor))
 
-    def all_reduce_max(self, *numbers: float) -> tuple[float, ...]:
-        """Return the largest of each number over all processes, so that all decide alike."""
-        return tuple(self._reduce_numbers(numbers, distributed.ReduceOp.MAX))
+    def all_reduce_max(self, number: float) -> float:
+        """Return the largest of a number over all processes, so that all decide alike."""
+        return self._reduce(number, distributed.ReduceOp.MAX)
 
-    def add_numbers(self, *numbers: float) -> tuple[float, ...]:
-        return tuple(self._reduce_numbers(numbers, distributed.ReduceOp.SUM))
+    def add_number(self, number: float) -> float:
+        """Return the sum of a number over all processes."""
+        return self._reduce(number, distributed.ReduceOp.SUM)
 
-    def _reduce_numbers(self, numbers: tuple[float, ...], operation: Any) -> Iterable[float]:
+    def _reduce(self, number: float, operation: Any) -> float:
         if self.world_size == 1:
-            return numbers
-        shared = torch.tensor(numbers, dtype=torch.float64)
+            return number
+        shared = torch.tensor(number, dtype=torch.float64)
         with name_losses():
             distributed.all_reduce(shared, operation)
-        return [float(number) for number in shared.tolist()]
+        return float(shared)
 
     def gather_parts(self, part: T) -> list[T]:
         if self.world_size == 1:

@@ -79,7 +79,7 @@ class Checkpoints:
     def find(self, device: Device) -> State | None:
         """Return the newest state, the same in every process, or None; UserError of another run."""
         step = find_newest_step(self.folder) if device.is_rank0 else -1
-        step = int(device.all_reduce_max(step)[0])
+        step = int(device.all_reduce_max(step))
         if step < 0:
             return None
         path, output = build_path(self.folder, step), self.folder.parent
@@ -218,7 +218,7 @@ class Run:
         try:
             while not self.is_over():
                 self.take_step()
-                stopping = self.device.all_reduce_max(self.stopping)[0] > 0
+                stopping = self.device.all_reduce_max(self.stopping) > 0
                 keeps = self.is_over() or stopping or self.is_checkpoint_due()
                 self.review_step(keeps, stopping)
                 if (keeps or self.is_over()) and self.checkpoints and self.device.is_rank0:

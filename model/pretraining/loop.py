@@ -248,8 +248,7 @@ class Training(Run):
         numbers = {**self.model.compute_means(sums), "gradient_norm": norm}
         self._check_loss(numbers)
         seconds, cpu_seconds = (meter.take() for meter in self.meters)
-        [cpu_seconds] = device.add_numbers(max(cpu_seconds, 0.0))
-        totals.cpu_seconds += cpu_seconds
+        totals.cpu_seconds += device.add_number(max(cpu_seconds, 0.0))
         totals.seconds += self.elapsed.take()
         seconds = max(seconds, 1e-9)
         numbers |= {

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -44,19 +44,14 @@ class Rows:
     lengths: NDArray[np.int64]  # [sequences], tokens that are not padding
 
     def take(self, which: NDArray[np.int64] | slice) -> "Rows":
-        return Rows(
-            self.input_ids[which],
-            self.document_starts[which],
-            self.sentence_starts[which],
-            self.lengths[which],
-        )
+        return Rows(*(getattr(self, one.name)[which] for one in fields(self)))
 
     @staticmethod
     def join(parts: list["Rows"]) -> "Rows":
         if len(parts) == 1:
             return parts[0]
-        names = ("input_ids", "document_starts", "sentence_starts", "lengths")
-        return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+        arrays = ([getattr(part, one.name) for part in parts] for one in fields(Rows))
+        return Rows(*map(np.concatenate, arrays))
 
 
 @dataclass(frozen=True)

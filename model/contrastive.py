@@ -509,8 +509,8 @@ def write_encoder(network: Any, source: Path, folder: Path, card: str) -> None:
     prefixed = any(name.startswith(inside) for name in tensors)
     for name, tensor in trained.items():
         key = f"{inside}{name}" if prefixed else name
-        is_known = key in tensors or not _is_without_use(name)
-        if is_known:
+        # a pooler is drawn where the file lacks one, and no encoder needs it
+        if key in tensors or not name.startswith("pooler."):
             tensors[key] = tensor.clone()
     config = json.loads((source / "config.json").read_text("utf-8"))
     length = config.get(TRAINED_LENGTH) or count_positions(network.config) or 512
@@ -518,11 +518,6 @@ def write_encoder(network: Any, source: Path, folder: Path, card: str) -> None:
     with write_folder(folder, source, card) as temporary:
         write_json(temporary / "config.json", config)
         save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
-
-
-def _is_without_use(name: str) -> bool:
-    """Return whether a weight is drawn where a file lacks it, and no encoder needs it."""
-    return name.startswith("pooler.")
 
 
 def render_card(config: ContrastiveConfig, result: ContrastiveResult, start: dict[str, Any]) -> str:

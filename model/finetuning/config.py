@@ -53,9 +53,13 @@ def make_request(
     base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
     settings = change_settings(base, config.settings)
     task = find_task(config.task, data)
+    reads_encoder = find_arm(config.arm).reads_encoder
+    is_given = encoder is not None or not reads_encoder or config.start != "trained"
+    require(is_given, f"the arm {config.arm} needs one", "encoder")
+    start = str(encoder) if config.start == "trained" else config.start
     return Request(
         Start(
-            choose_encoder(config, encoder),
+            start if reads_encoder else "",
             str(architecture) if architecture else None,
             Path(teacher) if teacher else None,
             config.arm,
@@ -67,19 +71,6 @@ def make_request(
         config.seed,
         Path(cache) if cache else None,
     )
-
-
-def choose_encoder(config: FinetuneConfig, encoder: str | Path | None) -> str:
-    """Return the encoder that a network begins with, `random`, `half` or `layers:N`, or nothing for
-    an arm that reads none; UserError where it is missing.
-    """
-    arm = find_arm(config.arm)
-    if not arm.reads_encoder:
-        return ""
-    if config.start != "trained":
-        return config.start
-    require(encoder is not None, f"the arm {config.arm} needs one", "encoder")
-    return str(encoder)
 
 
 def split_arm(text: str) -> tuple[str, str]:

@@ -78,7 +78,17 @@ def search(
     for number in range(len(list_finished_trials(study)), trials):
         study.sampler = optuna.samplers.TPESampler(seed=(config.seed + number) % 2**32)
         study.optimize(lambda trial: run_trial(trial, tuning, device, space), n_trials=1)
-    return write_results(study, request.task.metrics[0], output)
+    states = [trial.state.name for trial in list_finished_trials(study)]
+    require("COMPLETE" in states, "no trial came to an end: lower the rates", "space")
+    best = {
+        "settings": make_settings(study.best_params),
+        f"dev_{request.task.metrics[0]}": study.best_value,
+        "trials": len(states),
+        "pruned": states.count("PRUNED"),
+        "complete": states.count("COMPLETE"),
+    }
+    write_json(output / "best.json", best)
+    return SearchResult.of(best)
 
 
 def list_finished_trials(study: Any) -> list[Any]:
@@ -122,20 +132,6 @@ def make_reporter(trial: Any, metric: str) -> Callable[[float, dict[str, Any]], 
             raise optuna.TrialPruned
 
     return report
-
-
-def write_results(study: Any, metric: str, output: Path) -> SearchResult:
-    states = [trial.state.name for trial in list_finished_trials(study)]
-    require("COMPLETE" in states, "no trial came to an end: lower the rates", "space")
-    best = {
-        "settings": make_settings(study.best_params),
-        f"dev_{metric}": study.best_value,
-        "trials": len(states),
-        "pruned": states.count("PRUNED"),
-        "complete": states.count("COMPLETE"),
-    }
-    write_json(output / "best.json", best)
-    return SearchResult.of(best)
 
 
 def validate_space(space: Space, distils: bool) -> Iterator[str]:

@@ -135,14 +135,6 @@ def compute_classification_loss(
     return (each * weight).sum() / weight.sum().clamp(min=1e-12)
 
 
-def compute_span_loss(
-    start_logits: torch.Tensor, end_logits: torch.Tensor, positions: torch.Tensor
-) -> torch.Tensor:
-    """Return the mean loss of start and end, tokens in [batch, 2]; 0 ([CLS]) for no answer."""
-    start = F.cross_entropy(start_logits.float(), positions[:, 0])
-    return (start + F.cross_entropy(end_logits.float(), positions[:, 1])) / 2
-
-
 def balance_class_weights(labels: np.ndarray, classes: int) -> torch.Tensor:
     """Return weights inverse to the classes' frequencies, 1 on average; unseen ones get 0."""
     counts = np.bincount(labels[labels >= 0], minlength=classes).astype(np.float64)
@@ -311,8 +303,9 @@ def _train_step(
 def compute_supervised_loss(
     output: Any, targets: torch.Tensor, training: TrainingSetup
 ) -> torch.Tensor:
-    if training.shape == "span":
-        return compute_span_loss(output.start_logits, output.end_logits, targets)
+    if training.shape == "span":  # [batch, 2] tokens; 0 ([CLS]) for no answer
+        ends = zip((output.start_logits, output.end_logits), targets.unbind(1), strict=True)
+        return torch.stack([F.cross_entropy(logits.float(), one) for logits, one in ends]).mean()
     if training.shape == "regression":
         return F.mse_loss(output.logits.float().squeeze(-1), targets.float())
     if training.shape == "multilabel":

@@ -221,16 +221,12 @@ class Training(Run):
     def is_checkpoint_due(self) -> bool:
         return self.totals.step % self.config.checkpoint_every == 0
 
-    def is_validation_due(self) -> bool:
-        """Return whether the state of this step is measured: ten times by default."""
-        step, every, steps = self.totals.step, self.config.validate_every, self.config.steps
-        if every:
-            return step % every == 0
-        return VALIDATIONS * step // steps > VALIDATIONS * (step - 1) // steps
-
     def review_step(self, keeps: bool, stopping: bool) -> None:
-        over = self.is_over()
-        validates = self.validation is not None and (over or self.is_validation_due())
+        step, steps, over = self.totals.step, self.config.steps, self.is_over()
+        is_due = VALIDATIONS * step // steps > VALIDATIONS * (step - 1) // steps
+        if self.config.validate_every:
+            is_due = step % self.config.validate_every == 0
+        validates = self.validation is not None and (over or is_due)
         is_logged = keeps or validates or self.totals.step % self.config.log_every == 0
         if self.window.steps and is_logged:
             self.log_window()

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.nesting import find_json
+from amazon_electra.beam_jobs.core.nesting import find_json, read_json
 from amazon_electra.model.encoders import config as encoder_config
 from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.known import UNKNOWN
@@ -144,6 +144,7 @@ def _render_card(
         "pretraining": recipe.pretraining.model_dump(),
         **({"adaptation": recipe.adaptation.model_dump()} if is_adapted else {}),
     }
+    sources = read_json(shards.folder / "shards.json").get("made_of")
     return render_template(
         "encoder_card.md.j2",
         front_matter=render_front_matter(training.start),
@@ -151,7 +152,7 @@ def _render_card(
         recipe=recipe,
         loaded_by=ours if module is None else type(module).__name__,
         shards=shards,
-        is_general=(shards.read_sources() or {}).get("corpus", "reviews") == "",
+        is_general=(sources or {}).get("corpus", "reviews") == "",
         start=training.start,
         result=result,
         epochs=result["tokens"] / max(shards.tokens, 1),

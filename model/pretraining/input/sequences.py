@@ -104,10 +104,6 @@ class Shards:
     def vocabulary(self) -> Path:
         return self.folder / "vocabulary"
 
-    def read_sources(self) -> Any:
-        """Return the digests of what the shards were made of, whatever their length."""
-        return read_json(self.folder / "shards.json").get("made_of")
-
     def sample_rows(self, sequences: int = SAMPLED_SEQUENCES) -> Rows:
         """Return the sequences of the first row groups, at least `sequences` if there are."""
         sampled, count = [], 0

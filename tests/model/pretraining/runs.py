@@ -16,7 +16,6 @@ from amazon_electra.model.recipes import RECIPES, apply_settings
 from amazon_electra.model.tracking.metrics_log import read_metrics
 
 SHAPE = {"layers": 1, "hidden": 32, "intermediate": 64, "embedding": 32, "batch": 8}
-TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
 
 def list_words(

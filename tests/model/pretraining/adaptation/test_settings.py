@@ -1,11 +1,8 @@
 """Settings of a training from loaded weights; a run with them resumes to the same bytes."""
 
-import shutil
-
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import BertConfig, BertModel
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.device import open_device
@@ -13,8 +10,9 @@ from amazon_electra.model.pretraining.assembly import build_training
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.network.initial_weights import Origin
 from amazon_electra.model.recipes import RECIPES, apply_settings
+from tests.model.encoders.checkpoints import write_checkpoint
 from tests.model.pretraining.adaptation.published import read_origin, read_weights, train
-from tests.model.pretraining.runs import TOKENIZER, read_curve
+from tests.model.pretraining.runs import read_curve
 from tests.model.pretraining.termination import terminated_at
 from tests.refusals import names
 
@@ -69,11 +67,7 @@ def build_head_bias(made, encoder, output):
 
 
 def test_a_new_head_begins_with_the_frequencies(made, tmp_path):
-    config = BertConfig.from_pretrained(made / "bert")
-    BertModel(config).save_pretrained(tmp_path / "trunk")
-    for name in TOKENIZER:
-        shutil.copyfile(made / "bert" / name, tmp_path / "trunk" / name)
-    bias = build_head_bias(made, tmp_path / "trunk", tmp_path / "output")
+    bias = build_head_bias(made, write_checkpoint(tmp_path / "trunk"), tmp_path / "output")
     assert bias.exp().sum() == pytest.approx(1.0, abs=1e-5)
     rows = Shards.open(made / "shards").read_groups(Shards.open(made / "shards").row_groups)
     counts = torch.zeros(len(bias))

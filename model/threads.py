@@ -7,7 +7,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -39,3 +40,5 @@ def share_cores(device: str, threads: int | None = None, yields: bool = False) -
 def _yield() -> None:
     if sys.platform == "linux":  # elsewhere a nice value is that of the process
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), YIELDING)
+        with suppress(OSError):  # sessions share the cores (sched(7), autogroup), not threads
+            Path("/proc/self/autogroup").write_text(str(YIELDING), encoding="ascii")

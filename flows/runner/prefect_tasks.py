@@ -100,25 +100,28 @@ class PrefectStageMaker:
         of a group that may fail it learns what failed.
         """
         logged = 0
-        with suppress(StopIteration):
-            group = next(groups)
-            while True:
-                for note in notes[logged:]:
-                    find_run_logger().warning("%s", note)
-                logged = len(notes)
-                try:
-                    failed = self.make_group(group)
-                except Terminated:
-                    raise
-                except KeyboardInterrupt as stopped:
-                    allow_jobs()
-                    self.is_stopped = True
-                    group = groups.throw(stopped)
-                    continue
-                if failed and not group.may_fail:
-                    raise_failures(failed, len(group.chains))
-                self.failed |= {stage.label: error for stage, error in failed}
-                group = groups.send({stage.path: error for stage, error in failed})
+        try:
+            with suppress(StopIteration):
+                group = next(groups)
+                while True:
+                    for note in notes[logged:]:
+                        find_run_logger().warning("%s", note)
+                    logged = len(notes)
+                    try:
+                        failed = self.make_group(group)
+                    except Terminated:
+                        raise
+                    except KeyboardInterrupt as stopped:
+                        allow_jobs()
+                        self.is_stopped = True
+                        group = groups.throw(stopped)
+                        continue
+                    if failed and not group.may_fail:
+                        raise_failures(failed, len(group.chains))
+                    self.failed |= {stage.label: error for stage, error in failed}
+                    group = groups.send({stage.path: error for stage, error in failed})
+        finally:
+            self.runner.processes.end_idle()
         return self.stages[-1]
 
     def make_group(self, group: Group) -> Failures:
@@ -163,7 +166,6 @@ class PrefectStageMaker:
         finally:
             for future in running:  # their children have ended
                 future.wait(GRACE_SECONDS)
-            self.runner.processes.end_idle()
         return failed
 
     def _create_task(self, chain: Sequence[Stage]) -> Any:

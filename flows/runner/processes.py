@@ -224,6 +224,9 @@ class StageProcesses:
         except BaseException:
             child.end()
             raise
+        if stage.resources.beside:  # it has yielded its cores, and may not take them back
+            child.end()
+            return
         with self._lock:
             self._idle.append(child)
 

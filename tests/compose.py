@@ -88,9 +88,10 @@ class Compose:
             )
 
     def _translate(self, text: str) -> str:
+        filled = {**FILLED, **self._more}
         text = re.sub(
             r"\$\{(\w+)(?::[-?]([^}]*))?\}",
-            lambda found: FILLED.get(found[1], "") or ("" if ":?" in found[0] else found[2] or ""),
+            lambda found: filled.get(found[1]) or ("" if ":?" in found[0] else found[2] or ""),
             text,
         )
         for pattern, here in self._here:

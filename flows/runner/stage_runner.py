@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows.runner.processes import StageProcesses
@@ -22,34 +22,9 @@ TRAINED = ("discriminator", "encoder")
 """Folder of what a pre-training made (model/pretraining/save.py), the first that is there."""
 
 
-class ProgressListener(Protocol):
-    """Shows what happens to a stage. What it cannot show it drops: it cannot stop a run."""
-
-    def on_plan(self, line: str, page: str) -> None:
-        """Show what is to do: in a line, and as Markdown."""
-
-    def on_start(self, stage: Stage, log: str) -> None: ...
-
-    def on_progress(self, stage: Stage, progress: Mapping[str, Any]) -> None: ...
-
-    def on_complete(self, stage: Stage, manifest: Manifest, found: bool) -> None: ...
-
-    def on_failure(self, stage: Stage, cause: str) -> None: ...
-
-    def on_stop(self, stage: Stage) -> None:
-        """Show that the run was interrupted while it made the stage."""
-
-    def on_wait(self, stage: Stage) -> None: ...
-
-    def on_link(self, stage: Stage, address: str) -> None: ...
-
-    def on_answer(self, row: Mapping[str, str], best: str) -> None:
-        """Show the new row of the table of answers, by column, and the best answers so far."""
-
-
-listeners: ContextVar[tuple[ProgressListener, ...]] = ContextVar("listeners", default=())
-"""Of the runs that this context starts, besides Prefect: the terminal of `amazon-electra run`. A
-flow has only parameters of its form."""
+listeners: ContextVar[tuple[Any, ...]] = ContextVar("listeners", default=())
+"""Show the runs that this context starts, besides Prefect: the terminal of `amazon-electra run`
+(flows/cli/terminal.py), which has every event. A flow has only parameters of its form."""
 
 
 class StageRunner:
@@ -63,8 +38,8 @@ class StageRunner:
         tags: Mapping[str, str] | None = None,
         processes: StageProcesses | None = None,
     ):
-        """Each listener has some of the methods of a `ProgressListener`; `processes` make the first
-        stages already.
+        """Each listener has methods of the names of events, and drops what it cannot show: it
+        cannot stop a run. `processes` make the first stages already.
         """
         self.store, self.listeners, self.tracking = store, listeners, tracking
         self.tags, self.processes = tags or {}, processes or StageProcesses(store)

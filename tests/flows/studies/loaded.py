@@ -33,13 +33,6 @@ def load_content(content: Mapping[str, Any], store: Path, **choice: Any) -> Load
     return load_study(Parameters(store=str(store)), StudyChoice(file=str(file), **choice))
 
 
-def write_general_text(folder: Path) -> Path:
-    """Write text other than reviews; return the folder."""
-    documents = [f"An encyclopaedia says of {i} that it follows {i - 1}." for i in range(400)]
-    (folder / "general.txt").write_text("\n\n".join(documents))
-    return folder
-
-
 def build_stages(content: Mapping[str, Any], store: Path, **choice: Any) -> StudyStages:
     """Return the stages of a study of which nothing is made of a dump."""
     return StudyStages(load_content(content, store, **choice), {}, Store(store))

@@ -5,7 +5,6 @@ tasks × seeds → report. Each is a stage of its own, made once for all studies
 import os
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +43,11 @@ def graph(p: Parameters, loaded: LoadedStudy, store: Store, dump: Stage | None =
     at_once, threads = divide_cores(p, loaded)
     stages = StudyStages(loaded, sources, store, p.pretraining.finetuning_device, threads)
     report = build_study_report(stages, p, list(sources.values()))
-    is_shared = store.manifest(report) is None
     for origin in stages.origins:
         if origin not in sources.values():
             yield Group.of(origin)
-    trainings: list[Sequence[Stage]] = [
-        (replace(stage, shared=is_shared),) for stage in stages.pretrainings
-    ]
-    chains: list[Sequence[Stage]] = [*stages.list_chains(is_shared)]
+    trainings: list[Sequence[Stage]] = [(stage,) for stage in stages.pretrainings]
+    chains: list[Sequence[Stage]] = [*stages.list_chains()]
     if 1 < at_once == loaded.choice.at_once:  # cells take the cores that trainings leave
         trainings, chains = [], [*trainings, *allocate_threads(chains, at_once)]
     yield Group(trainings, at_once)

@@ -63,17 +63,10 @@ class StageRunner:
         }
         if run := self.tracked.get(stage.fingerprint):
             self.tracking.log_metrics(metrics, run)
-        elif stage.shared or (self.store.folder(stage) / "metrics.jsonl").exists():
-            self.tracking.mirror_folder(
-                stage.label,
-                self.store.fetch(stage, "metrics.jsonl"),
-                flatten_parameters(stage.parameters),
-                self._tag_stage(stage),
-                metrics | flatten_numbers(manifests[chain.index(stage)]["result"])
-                if stage.shared
-                else metrics,
-                in_each_parent=stage.shared,
-            )
+        elif ((folder := self.store.folder(stage)) / "metrics.jsonl").exists():
+            parameters, tags = flatten_parameters(stage.parameters), self._tag_stage(stage)
+            metrics |= flatten_numbers(manifests[chain.index(stage)]["result"])
+            self.tracking.mirror_folder(stage.label, folder, parameters, tags, metrics)
         return manifests[-1]
 
     def complete_stage(self, stage: Stage) -> Manifest:

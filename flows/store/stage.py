@@ -71,8 +71,6 @@ class Stage:
     """Of a stage without a job: it is complete as soon as this is known."""
     reads: Mapping[str, "Stage"] = field(default_factory=dict)
     """Stages that the job reads as well, which are known from the inputs or the config already."""
-    shared: bool = False
-    """Whether a run that finds it complete gets an MLflow run of it too, as studies do."""
 
     name: ClassVar[str]
     version: ClassVar[int]
@@ -244,10 +242,9 @@ class RequestedStage(Settings):
     title: str = ""
     labels: dict[str, str] = Field(default={})
     result: dict[str, Any] = Field(default={})
-    shared: bool = False
 
 
-AS_IT_IS = ("files", "resources", "title", "labels", "result", "shared")
+AS_IT_IS = ("files", "resources", "title", "labels", "result")
 """Fields that a request has as the stage has them."""
 
 

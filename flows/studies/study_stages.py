@@ -210,11 +210,9 @@ class StudyStages:
                 found.append(Cell(arm.name, task.name, seed, *made, 0, pretraining))
         return found
 
-    def list_chains(self, is_shared: bool) -> list[tuple[Stage, ...]]:
+    def list_chains(self) -> list[tuple[Stage, ...]]:
         """Return searches and cells, each after what it is made of, equal ones once; last those
         that wait for a pre-training of the study.
-
-        `is_shared`: cells that are complete get a run in MLflow too.
         """
         trained = {stage.fingerprint for stage in self.pretrainings}
 
@@ -226,6 +224,5 @@ class StudyStages:
         for cell in sorted(self.cells, key=find_place):
             if search := cell.finetuned.inputs.get("search"):
                 chains.setdefault(search.fingerprint, (search,))
-            chain = replace(cell.finetuned, shared=is_shared), cell.evaluated
-            chains.setdefault(cell.finetuned.fingerprint, chain)
+            chains.setdefault(cell.finetuned.fingerprint, (cell.finetuned, cell.evaluated))
         return list(chains.values())

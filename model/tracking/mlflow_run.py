@@ -131,15 +131,12 @@ class Tracking:
         parameters: Mapping[str, Any],
         tags: Mapping[str, str],
         metrics: Mapping[str, float],
-        in_each_parent: bool = False,
     ) -> None:
-        """Mirror a finished folder in a nested run, once, or once in each parent."""
+        """Mirror a finished folder in a nested run, once."""
         run = TrackedRun(name, folder)
 
         def mirror() -> None:
-            wanted = {FINGERPRINT: tags[FINGERPRINT]}
-            wanted |= {"mlflow.parentRunId": self.parent.id} if in_each_parent else {}
-            known = self._search_runs(wanted, name)
+            known = self._search_runs({FINGERPRINT: tags[FINGERPRINT]}, name)
             if any(info.status == "FINISHED" for info in known):
                 return
             self._create_run(run, parameters, tags)

@@ -15,7 +15,7 @@ from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
 from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.stage import Stage
-from amazon_electra.model.tracking.mlflow_run import FLOW_RUN, Tracking
+from amazon_electra.model.tracking.mlflow_run import Tracking
 from tests.flows.calls import call_of
 from tests.flows.studies.loaded import SPACE, build_stages, content_of
 
@@ -66,9 +66,9 @@ def noted(monkeypatch):
 def make_chains(call_in_flow):
     """Makes searches and cells in a flow; returns the states of its task runs by their names."""
 
-    def run(stages, tracking=None, is_shared=False):
-        runner = StageRunner(stages.store, [], tracking or Tracking("sqlite:///"))
-        chains = stages.list_chains(is_shared)
+    def run(stages):
+        runner = StageRunner(stages.store, [], Tracking("sqlite:///"))
+        chains = stages.list_chains()
         groups = (group for group in [Group(chains, 2)])
         failure, runs = call_in_flow(lambda: PrefectStageMaker(runner).make_graph(groups))
         return failure, {r.name: r.state.name for r in runs}
@@ -79,7 +79,7 @@ def make_chains(call_in_flow):
 def test_every_search_and_cell_comes_after_its_teacher(made):
     search = {"trials": 3, "space": SPACE}
     stages = build_stages(content_of(made, chain_of_teachers(made), search=search), made / "search")
-    order = [stage.path for chain in stages.list_chains(False) for stage in chain]
+    order = [stage.path for chain in stages.list_chains() for stage in chain]
     assert len(order) == len({*order}) == 4 + 2 * 4
     cells = {cell.arm: cell.finetuned for cell in stages.cells}
     for name, taught in (("assistant", "teacher"), ("student", "assistant")):
@@ -112,45 +112,3 @@ def test_a_cell_that_fails_leaves_the_others_and_its_students_are_not_tried(
     assert runs["student · polarity · seed 0"] == "NotReady"
     complete = [cell for cell in stages.cells if stages.store.manifest(cell.evaluated)]
     assert [cell.arm for cell in complete] == ["alone"]
-
-
-def test_studies_that_share_cells_have_each_a_nested_run_of_them(
-    made, noted, make_chains, mlflow_uri
-):
-    """Under its own parent, with curve and result; one that was begun is finished."""
-    mlflow = pytest.importorskip("mlflow")
-    stages = build_stages(content_of(made, chain_of_teachers(made)), made / "kept")
-    client = mlflow.MlflowClient(mlflow_uri)
-
-    def go(title):
-        tracking = Tracking(mlflow_uri)
-        tracking.start(title, {}, {FLOW_RUN: title})
-        make_chains(stages, tracking, is_shared=True)
-        tracking.finish()
-
-    def nested(title):
-        every = client.search_runs([e.experiment_id for e in client.search_experiments()])
-        (parent,) = (run.info.run_id for run in every if run.info.run_name == title)
-        return [run for run in every if run.data.tags.get("mlflow.parentRunId") == parent]
-
-    for title in ("first", "other", "other"):
-        go(title)
-    client.update_run(nested("other")[0].info.run_id, "RUNNING")
-    go("other")
-    assert len(noted) == 4
-    first, other = (
-        [_read_run(client, run) for run in nested(title)] for title in ("first", "other")
-    )
-    assert len(first) == 4
-    assert sorted(first, key=str) == sorted(other, key=str)
-
-
-def _read_run(client, run):
-    assert run.info.status == "FINISHED"
-    curve = [
-        (point.step, point.value) for point in client.get_metric_history(run.info.run_id, "loss")
-    ]
-    assert curve == [(1, 1.0), (2, 0.5)]
-    assert run.data.metrics["test.accuracy"] == 0.75
-    tags = {name: value for name, value in run.data.tags.items() if not name.startswith("mlflow.")}
-    return run.info.run_name, tags, run.data.params

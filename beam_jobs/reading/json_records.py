@@ -43,8 +43,10 @@ LAST_COMMA = re.compile(rf"({STRING})|,(?=\s*+[}}\]])", re.DOTALL)
 WHOLE_STRING = re.compile(STRING, re.DOTALL)
 SURROGATE = re.compile("[\ud800-\udbff]")
 BETWEEN = re.compile(r"[\s,]*+")
+FIRST_KEY = re.compile(r'\{\s*+("[^"]{0,100}+)?')
 NEXT_OBJECT = re.compile(r'[^\s\[:]\s*+(?=\{\s*+")')
 """Neither the first of a list nor the value of a field."""
+TRIM_CHARACTERS = 1 << 16  # before an object, in which an error would count the lines
 MAX_LITERAL = 10  # characters of a word or an escape, which a text may be cut off in
 
 
@@ -187,28 +189,40 @@ def _parse_object(raw: bytes, line: int, tally: Tally, layout: Layout) -> Item:
 
 
 def find_objects(buffer: bytes, start: int = 0, is_last: bool = False) -> Iterator[tuple[int, int]]:
-    """Yield where each object begins and ends; a broken one ends where the next may begin. One that
-    more bytes may complete is left out unless they are the last (`is_last`).
+    """Yield where each object begins and ends; a broken one ends where the next may begin, in it at
+    one with the same first key. One that more bytes may complete is left out unless `is_last`.
     """
-    text = buffer.decode("latin-1")  # a character is a byte
+    text, base = buffer.decode("latin-1"), 0  # a character is a byte
     at = text.find("{", start)
     while at >= 0:
+        if at > TRIM_CHARACTERS:
+            text, base, at = text[at:], base + at, 0
         try:
             stop = DECODER.raw_decode(text, at)[1]
         except (ValueError, RecursionError) as error:
-            broken = max(getattr(error, "pos", 0), at + 1)
+            broken, key = max(getattr(error, "pos", 0), at + 1), _read_first_key(text, at)
             if _may_go_on(text, broken) and not is_last:
                 return
             starts = (found.end() for found in NEXT_OBJECT.finditer(text, at + 1))
-            end = len(text) if is_last else -1
-            # a text without its last quote goes on to the first one of the next object
             stop = next(
-                (n for n in starts if n >= broken or text[n + 1 : broken].strip() == '"'), end
+                (
+                    n
+                    for n in starts
+                    if n >= broken
+                    or text[n + 1 : broken].strip() == '"'  # a text lacks its last quote
+                    or _read_first_key(text, n) == key  # a list lacks its end
+                ),
+                len(text) if is_last else -1,
             )
             if stop < 0:
                 return
-        yield at, stop
+        yield base + at, base + stop
         at = text.find("{", stop)
+
+
+def _read_first_key(text: str, at: int) -> str | None:
+    found = FIRST_KEY.match(text, at)
+    return found[1] if found else None
 
 
 def _may_go_on(text: str, at: int) -> bool:

@@ -201,6 +201,7 @@ HURTS: dict[str, Callable[[str], str]] = {
     "a bracket that closes nothing": lambda r: r.replace("]", "]]"),
     "cut off in a text": lambda r: r[: middle(r)],
     "cut off in a key": lambda r: r[: r.index("erall")],
+    "cut off in a list": lambda r: r[: r.index("]")],
 }
 
 
@@ -209,7 +210,7 @@ HURTS: dict[str, Callable[[str], str]] = {
 def test_a_broken_object_costs_no_other(how, form):
     """One reject for each, which names its line; all other objects are read."""
     fields_of = [
-        review(i, images=["a", "b"], style={"x": f"{i}"}, summary="end") for i in range(300)
+        review(i, images=[{"a": "b"}], style={"x": f"{i}"}, summary="end") for i in range(300)
     ]
     records = [json.dumps(r, indent=1 if form == "pretty" else None) for r in fields_of]
     broken = (0, 100, 101, 299)

@@ -91,7 +91,7 @@ def prepare(**form: Any) -> Any:
     tracking = Tracking(mlflow_server.resolve_mlflow_uri(store.root))  # of no stage of data
     runner = StageRunner(store, [PrefectRun()], tracking)
     with follow_run(store, str(flow_run.id), flow_run.name or ""):
-        PrefectStageMaker(runner, takes_accelerator=False).make_graph(make_data(plan), plan.notes)
+        PrefectStageMaker(runner).make_graph(make_data(plan), plan.notes)
     prepared = {"dump": plan.dump.path, "tasks": plan.form.finetuning.tasks}
     return Completed(message=json.dumps(prepared))
 

@@ -26,6 +26,8 @@ Failures = list[tuple[Stage, Exception]]
 """Stages with why they failed."""
 RETRY_DELAYS = [10.0, 60.0, 300.0]
 """Seconds: a network hiccup, a restarted service, a pre-empted machine that comes back."""
+LEASE_SECONDS = 60.0
+"""How long a killed run still holds the accelerator: the least that Prefect takes."""
 
 
 class NotTried(JobFailed):
@@ -81,11 +83,9 @@ class PrefectStageMaker:
         self,
         runner: StageRunner,
         after_stage: Callable[[], None] = lambda: None,
-        takes_accelerator: bool = True,
+        takes_accelerator: bool = False,
     ):
-        """`takes_accelerator`: trainings wait for the machine's one accelerator. A worker of a pool
-        has what it needs already.
-        """
+        """`takes_accelerator`: trainings wait for the machine's one accelerator."""
         self.runner, self.store = runner, runner.store
         self.stages: list[Stage] = []
         self.failed: dict[str, Exception] = {}
@@ -188,7 +188,7 @@ def hold_accelerator() -> Iterator[None]:
     with get_client(sync_client=True) as client, suppress(ObjectAlreadyExists):
         limit = GlobalConcurrencyLimitCreate(name=ACCELERATOR, limit=1)
         client.create_global_concurrency_limit(limit)
-    with concurrency(ACCELERATOR):
+    with concurrency(ACCELERATOR, lease_duration=LEASE_SECONDS):
         yield
 
 

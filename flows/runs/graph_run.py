@@ -25,7 +25,7 @@ from amazon_electra.flows.runs.answers import Answers
 from amazon_electra.flows.runs.champion import find_champion, register_models
 from amazon_electra.flows.runs.follow import follow_run
 from amazon_electra.flows.servers import mlflow_server
-from amazon_electra.flows.servers.access import restrict_store
+from amazon_electra.flows.servers.access import find_running_servers, restrict_store
 from amazon_electra.flows.servers.settings import PAUSED_EVENT
 from amazon_electra.flows.stages import pretraining
 from amazon_electra.flows.stages.dump import name_dump
@@ -117,7 +117,9 @@ def run_graph(
     shown = [artifacts.PrefectRun(), *listeners.get()]
     runner = StageRunner(store, shown, tracking, tags, begun)
     shown.append(Answers(runner))
-    context = FlowRunContext.get()  # a worker of a pool has the accelerator of its host
+    # A worker of a pool has the accelerator of its host. A server for one run frees nothing that a
+    # killed run held.
+    context = FlowRunContext.get()
     is_in_pool = bool(context and context.flow_run and context.flow_run.work_pool_name)
     linked = list[str]()
 
@@ -127,7 +129,8 @@ def run_graph(
             about = "The run in MLflow: curves, system metrics, artifacts"
             artifacts.publish_link(address, "mlflow-run", about)
 
-    maker = PrefectStageMaker(runner, link_to_mlflow, not is_in_pool)
+    is_shared = not is_in_pool and bool(find_running_servers(store.root))
+    maker = PrefectStageMaker(runner, link_to_mlflow, is_shared)
     values = flatten_parameters(parameters.model_dump())
     tracking.start(flow_run.name or "run", values, tags)
     status = "FAILED"

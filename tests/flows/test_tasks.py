@@ -17,6 +17,7 @@ from amazon_electra.flows.runner import prefect_tasks
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from amazon_electra.flows.runner.processes import StageProcesses
 from amazon_electra.flows.runner.stage_runner import StageRunner
+from amazon_electra.flows.runs import graph_run
 from amazon_electra.flows.runs.graph_run import name_run, run_plan
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.group import Group
@@ -71,6 +72,7 @@ def twice(tmp_path_factory, mlflow_template, prefect_home):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prefect_tasks, "hold_accelerator", count_and_hold)
+        patch.setattr(graph_run, "find_running_servers", lambda root: {"prefect": "http://"})
         first = run_toy(store, ways)
         finished = read_finished(store)
         [report] = [path.parent for path in store.glob("toy-report/*/manifest.json")]

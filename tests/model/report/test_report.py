@@ -107,6 +107,7 @@ def test_the_summary_is_one_page(study):
     assert "| in-domain |" in text
     assert len(text.splitlines()) < 40
     assert "<details" not in text
+    assert "|\n\nreport.html has the rest" in text, "no row of the table"
 
 
 ACCURACIES = {"joined": 0.92, "TF-IDF": 0.8, "fine-tuned": 0.91}

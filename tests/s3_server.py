@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 
 import httpx
@@ -22,7 +23,10 @@ from tests.patience import eventually
 BUCKET = "store"
 GRPC = 10_000
 """Each part of the server takes the port that is so much higher too."""
-LOW_PORTS = range(10_000, 22_000)
+LOW_PORTS = range(10_000, 20_000)
+"""These, and those GRPC above them, are below 32,768, where Linux begins to take the ports of
+connections going out: other tests would take some between now and the server's start.
+"""
 IDENTITIES = [
     {
         "name": name,
@@ -46,7 +50,7 @@ class S3Server:
         self._folder, self._address, self._prefix = folder, address, prefix
         (folder / "data").mkdir(parents=True)
         (folder / "s3.json").write_text(json.dumps({"identities": IDENTITIES}))
-        self._ports = [find_low_port() for _ in range(5)]
+        self._ports = list(islice(find_low_ports(), 5))
         self.url = f"http://{address}:{self._ports[0]}"
         self._process: subprocess.Popen | None = None
         S3FileSystem.clear_instance_cache()  # by address alone: those of an earlier server
@@ -137,13 +141,12 @@ def connect(server: S3Server):
     )
 
 
-def find_low_port() -> int:
-    """Return a port that nobody listens on, nor on the one above it.
-
-    Both are below 32,768, where Linux begins to take the ports of connections going out: those of
-    other tests would take the one above between now and the server's start.
+def find_low_ports() -> Iterator[int]:
+    """Yield different ports that nobody listens on, nor on those above. They are drawn by no seed:
+    each test begins with the same one, and tests side by side would draw the same ports.
     """
-    return int(eventually(lambda: port if is_free(port := random.choice(LOW_PORTS)) else 0))
+    drawn = random.SystemRandom().sample(LOW_PORTS, len(LOW_PORTS))
+    return filter(is_free, drawn)
 
 
 def is_free(port: int) -> bool:

@@ -263,9 +263,9 @@ class StageProcesses:
 
 def read_progress(log: Path, start: int) -> Iterator[dict[str, Any]]:
     """Yield what a job reports of its progress from a place of its log on, and an empty one at the
-    end of what it has written so far.
+    end of what it has written so far; nothing where the stage's folder is removed again.
     """
-    with open(log, "rb") as file:
+    with suppress(FileNotFoundError), open(log, "rb") as file:
         file.seek(start)
         rest = b""
         while True:

@@ -19,7 +19,7 @@ SENTENCE = re.compile(r"[^.!?…。！？]+[.!?…。！？]*\s*")
 WORD = re.compile(rf"{UNSPACED}|\S+\s*")
 """With the spaces after it; in scripts without spaces a character."""
 AROUND = re.compile(r"^\W+|\W+$")  # of a word
-MAX_PHRASES = 24  # of a text, without each of which the model is asked
+MAX_PHRASES = 24  # of a text; each is left out once, to ask the model without it
 MIN_SENTENCES = 3  # of a text with more words than MAX_PHRASES, to take them for phrases
 SHOWN, SHOWN_CHARACTERS = 3, 60
 MIN_PROBABILITY = 1e-9

@@ -40,7 +40,7 @@ TABLE_WIDTH = 110  # characters of a line where no terminal says how many it has
 
 
 class Terminal:
-    """Bars where a person looks on, a line now and then where nobody does."""
+    """Shows progress as bars in a terminal, elsewhere as a line now and then."""
 
     def __init__(self) -> None:
         self.console = Console(stderr=True, highlight=False, emoji=False)

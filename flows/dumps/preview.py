@@ -217,7 +217,7 @@ def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:
     is_named = "text" in fields.parse_column_overrides(chosen.columns)
     for preview in previews:
         layout = preview.file.layout
-        if isinstance(find_format(layout.name), RowFormat):  # of which only the columns are known
+        if isinstance(find_format(layout.name), RowFormat):  # only the columns are known so far
             text = dict(layout.mapping)["text"]
             of_text = dict(layout.joined).get(text, (text,))
             detection.check_texts(preview.records, of_text, preview.file.name, is_named)

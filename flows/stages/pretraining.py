@@ -73,14 +73,14 @@ class Pretraining(Stage):
     @property
     def parameters(self) -> Mapping[str, Any]:
         config, origin = self.config, self.inputs.get("origin")
-        recipe, told = RECIPES[config.recipe], config.model_dump(mode="json")
-        told["settings"].pop(KEEP, None)
+        recipe, described = RECIPES[config.recipe], config.model_dump(mode="json")
+        described["settings"].pop(KEEP, None)
         if origin:
             heads = dict(NEW_HEAD_SETTINGS), dict(OLD_HEAD_SETTINGS)
-            told["start_defaults"] = [*heads, dict(MASK_PROBABILITIES), GENERATOR_DEPTH]
+            described["start_defaults"] = [*heads, dict(MASK_PROBABILITIES), GENERATOR_DEPTH]
         else:
-            told["recipe.architecture"] = recipe.architecture.model_dump()
-        return {**told, "recipe.pretraining": recipe.pretraining.model_dump()}
+            described["recipe.architecture"] = recipe.architecture.model_dump()
+        return {**described, "recipe.pretraining": recipe.pretraining.model_dump()}
 
     def locate(self, store: Store, on_engine: bool = False) -> str:
         """Return the encoder to fine-tune; before it is made, the one that its settings lead to."""

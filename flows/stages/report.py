@@ -171,7 +171,7 @@ def format_command(asked: Parameters) -> str:
 
 
 def list_changed_settings(asked: Parameters) -> list[str]:
-    """Return the options of whatever is not as by default, but for the files of the dump."""
+    """Return the options that differ from the defaults, except the files of the dump."""
     changes = list_changes(asked)
     changes.pop("dump.paths", None)
     return write_options(changes)

@@ -113,7 +113,7 @@ def count_words(texts: Sequence[str]) -> tuple[Any, Any, np.ndarray]:
 
 
 def spread_weights(weights: np.ndarray, kept: np.ndarray) -> np.ndarray:
-    """Return weights [rows, kept] as those of all hashed n-grams, of which the others have 0."""
+    """Return weights of all hashed n-grams: those of the kept ones, [rows, kept], and 0."""
     spread = np.zeros((len(weights), len(N_GRAMS) * HASHED_FEATURES), np.float32)
     spread[:, kept] = weights
     return spread

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from onnx import numpy_helper
 from torch import Tensor, nn
 
 from amazon_electra.beam_jobs.core.files import atomic_path, hash_bytes, write_json
+from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.model_folder.config import ONNX, QUANTIZED
 from amazon_electra.model.arms.arm import Exported
@@ -141,23 +143,25 @@ def export_onnx(
 ) -> None:
     """Write the graph from INPUTS [batch, tokens] to logits [batch, classes], both sides dynamic.
     It depends on the architecture alone: `cache` keeps it without weights for other models, which
-    get the same bytes as without.
+    get the same bytes as without; exports side by side trace it once.
     """
     tensors = {
         name: tensor.detach().numpy()
         for name, tensor in (*model.named_parameters(), *model.named_buffers())
     }
-    kept = cache and cache / f"graph-{hash_architecture(config, tensors, names)}.onnx"
-    if kept and kept.exists():
-        graph = onnx.load(kept)
-    else:
-        trace(model, names, file)
-        graph = onnx.load(file)
-        if not take_weights(graph, tensors):
-            return
-        if kept:
-            with atomic_path(kept) as partial:
-                onnx.save(graph, partial)
+    digest = hash_architecture(config, tensors, names)
+    kept = cache and cache / f"graph-{digest}.onnx"
+    with exclusive_lock(kept.with_suffix(".lock")) if kept else nullcontext():
+        if kept and kept.exists():
+            graph = onnx.load(kept)
+        else:
+            trace(model, names, file)
+            graph = onnx.load(file)
+            if not take_weights(graph, tensors):
+                return
+            if kept:
+                with atomic_path(kept) as partial:
+                    onnx.save(graph, partial)
     for one in graph.graph.initializer:
         if source := one.doc_string:
             name = source.removesuffix(TRANSPOSED)

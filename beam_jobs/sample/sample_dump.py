@@ -48,8 +48,7 @@ MESS_PER_THOUSAND = {
 }  # lines of each kind in every 1,000, exactly; none is of two kinds, and 728 are plain
 
 LONG_TEXT = 5_000  # characters a very_long text exceeds
-# percent; five stars dominate, as in real dumps
-_STARS = (5.0,) * 50 + (4.0,) * 17 + (3.0,) * 9 + (2.0,) * 9 + (1.0,) * 15
+_STARS = (5.0,) * 50 + (4.0,) * 17 + (3.0,) * 9 + (2.0,) * 9 + (1.0,) * 15  # percent
 # stars -> the possible polarities of a review's aspects (1 praise, 0 blame) and whether its words
 # are hedged
 _OPINIONS: dict[float, tuple[tuple[tuple[int, ...], bool], ...]] = {
@@ -64,8 +63,6 @@ _DAYS = 4_000  # review dates span the days from 2007-06-01, as in the 2018 rele
 _FIRST_DAY = 1_180_656_000  # 2007-06-01, seconds since 1970
 _ID_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _STRIDE = 389  # coprime to 1,000: scatters the kinds of mess over the thousand
-
-
 _SLOTS = ["plain"] * 1_000
 """The kind of each of 1,000 lines: plain or a key of MESS_PER_THOUSAND."""
 for _place, _kind in enumerate(k for k, n in MESS_PER_THOUSAND.items() for _ in range(n)):
@@ -76,10 +73,10 @@ _ORIGINALS = {
     if kind.startswith("repeated")
 }  # the plain slot that a repeated line copies, if possible not among the last six
 _BY_NAME = {aspect["name"]: aspect for aspect in LEXICON["aspects"]}
-_CATEGORY_ASPECTS = tuple(
+_CATEGORY_ASPECTS = [
     (category["products"], [_BY_NAME[name] for name in category["aspects"]])
     for category in LEXICON["categories"]
-)
+]
 
 
 class ReviewWriter:
@@ -88,98 +85,77 @@ class ReviewWriter:
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._rng = Random()
-        self._days = [
-            (time.strftime("%m %d, %Y", time.gmtime(second)), second)
-            for second in range(_FIRST_DAY, _FIRST_DAY + _DAYS * 86_400, 86_400)
-        ]
 
     def write_line(self, index: int) -> str:
         """Return the line with this index, without its line end."""
-        kind = _SLOTS[index % 1_000]
+        slot = index % 1_000
+        kind = _SLOTS[slot]
+        original = index - slot + _ORIGINALS.get(slot, slot)
         if kind == "repeated_line":
-            return self.write_line(self._find_original(index))
-        line = json.dumps(self._write_messy(index, kind))
-        return line[: len(line) * 2 // 3] if kind == "broken_line" else line
-
-    def _find_original(self, index: int) -> int:
-        return index - index % 1_000 + _ORIGINALS[index % 1_000]
-
-    def _write_messy(self, index: int, kind: str) -> dict[str, Any]:
+            return self.write_line(original)
         record = self._write_record(index)
-        text = record["reviewText"]
-        if kind in ("plain", "broken_line"):
-            return record
         if kind == "missing_text":
             del record["reviewText"]
-        elif kind == "empty_text":
-            record["reviewText"] = ""
         elif kind == "repeated_text":
-            original = self._write_record(self._find_original(index))
-            record |= {key: original[key] for key in ("reviewText", "overall", "summary")}
-        elif kind == "one_word":
-            words = self._pick_one(LEXICON["aspects"])
-            polarity = "praise" if record["overall"] >= 3 else "blame"
-            record["reviewText"] = self._pick_one(words[polarity]).capitalize()
-        elif kind == "very_long":
-            record["reviewText"] = self._lengthen_text(text, record["overall"])
+            copied = self._write_record(original)
+            record |= {key: copied[key] for key in ("reviewText", "overall", "summary")}
         else:
-            record["reviewText"] = self._add_mess(text, kind)
-        return record
+            record["reviewText"] = self._add_mess(record["reviewText"], kind, record["overall"])
+        line = json.dumps(record)
+        return line[: len(line) * 2 // 3] if kind == "broken_line" else line
 
-    def _add_mess(self, text: str, kind: str) -> str:
+    def _add_mess(self, text: str, kind: str, stars: float) -> str:
         """Return the text with one kind of mess in it; only a typo changes a word."""
-        first, _, rest = text.partition(". ")
-        if kind == "html_tags":
-            return f"<b>{first}.</b><br /><br />{rest}"
-        if kind == "entities":
-            return f"{text} &#34;Box &amp; manual&#34; are &quot;as shown&quot;."
-        if kind == "no_space":
-            return text.replace(". ", ".")
-        if kind == "line_breaks":
-            return text.replace(". ", ".\n")
-        if kind == "accents":
-            return f"{text} {self._pick_one(LEXICON['accents'])}"
-        if kind == "personal":
-            number = int(self._rng.random() * 100)
-            address = f"{self._pick_one(LEXICON['people'])}{number}@example.com"
-            return f"{text} Write to {address} or call 555-01{number:02d}."
-        if kind == "video_marker":
-            return f"[[VIDEOID:{self._make_identifier('', 12).lower()}]] {text}"
-        assert kind == "typo", kind
-        # exchange the first two different lower-case neighbours after a random place
-        for i in range(int(self._rng.random() * (len(text) - 12)), len(text) - 1):
-            if text[i] != text[i + 1] and text[i].islower() and text[i + 1].islower():
-                return text[:i] + text[i + 1] + text[i] + text[i + 2 :]
+        pick, first, rest = self._pick_one, *text.split(". ", 1)
+        match kind:
+            case "empty_text":
+                return ""
+            case "one_word":
+                aspect = pick(LEXICON["aspects"])
+                return str(pick(aspect["praise" if stars >= 3 else "blame"])).capitalize()
+            case "very_long":
+                while len(text) <= LONG_TEXT:
+                    products, aspects = pick(_CATEGORY_ASPECTS)
+                    text += f" {self._write_text(stars, self._pick_scene(products), aspects)}"
+            case "html_tags":
+                return f"<b>{first}.</b><br /><br />{rest}"
+            case "entities":
+                return f"{text} &#34;Box &amp; manual&#34; are &quot;as shown&quot;."
+            case "no_space":
+                return text.replace(". ", ".")
+            case "line_breaks":
+                return text.replace(". ", ".\n")
+            case "accents":
+                return f"{text} {pick(LEXICON['accents'])}"
+            case "personal":
+                number = int(self._rng.random() * 100)
+                address = f"{pick(LEXICON['people'])}{number}@example.com"
+                return f"{text} Write to {address} or call 555-01{number:02d}."
+            case "video_marker":
+                return f"[[VIDEOID:{self._make_identifier('', 12).lower()}]] {text}"
+            case "typo":  # the first two different lower-case neighbours after a random place
+                for i in range(int(self._rng.random() * (len(text) - 12)), len(text) - 1):
+                    if text[i] != text[i + 1] and text[i].islower() and text[i + 1].islower():
+                        return text[:i] + text[i + 1] + text[i] + text[i + 2 :]
         return text
-
-    def _lengthen_text(self, text: str, stars: float) -> str:
-        parts = [text]
-        length = len(text)
-        while length <= LONG_TEXT:
-            products, aspects = self._pick_one(_CATEGORY_ASPECTS)
-            parts.append(self._write_text(stars, self._pick_scene(products), aspects))
-            length += len(parts[-1]) + 1
-        return " ".join(parts)
 
     def _write_record(self, index: int) -> dict[str, Any]:
         self._rng.seed((self._seed << 40) + index)
-        random = self._rng.random
+        random, pick = self._rng.random, self._pick_one
         stars = _STARS[int(random() * 100)]
-        products, aspects = self._pick_one(_CATEGORY_ASPECTS)
+        products, aspects = pick(_CATEGORY_ASPECTS)
         scene = self._pick_scene(products)
         text = self._write_text(stars, scene, aspects)
-        day, second = self._days[int(random() * _DAYS)]
+        second = _FIRST_DAY + int(random() * _DAYS) * 86_400
         record = {
             "overall": stars,
             "verified": random() < 0.85,
-            "reviewTime": day,
+            "reviewTime": time.strftime("%m %d, %Y", time.gmtime(second)),
             "reviewerID": self._make_identifier("A", 10),
             "asin": f"B0{int(random() ** 3 * 30_000):08d}",
-            "reviewerName": (
-                f"{self._pick_one(LEXICON['people']).capitalize()} {self._make_identifier('', 1)}."
-            ),
+            "reviewerName": f"{pick(LEXICON['people']).title()} {self._make_identifier('', 1)}.",
             "reviewText": text,
-            "summary": self._pick_one(LEXICON["titles"]).format_map(
+            "summary": pick(LEXICON["titles"]).format_map(
                 scene | {"stars": _STAR_TITLES[int(stars)]}
             ),
             "unixReviewTime": second,
@@ -209,36 +185,30 @@ class ReviewWriter:
         self, stars: float, scene: dict[str, str], aspects: list[dict[str, Any]]
     ) -> str:
         """Write a sentence per aspect and one or two neutral ones, the first often in front."""
-        random = self._rng.random
-        polarities, hedged = self._pick_one(_OPINIONS[stars])
+        random, pick = self._rng.random, self._pick_one
+        polarities, hedged = pick(_OPINIONS[stars])
         fillers = [
-            self._pick_one(LEXICON["fillers"]).format_map(scene)
-            for _ in range(1 + int(random() * 1.5))
+            pick(LEXICON["fillers"]).format_map(scene) for _ in range(1 + int(random() * 1.5))
         ]
         at = int(random() * len(aspects))
         opinions = []
         for step, polarity in enumerate(polarities):
             aspect = aspects[(at + step * 2) % len(aspects)]
             words = aspect["praise" if polarity else "blame"]
-            opinions.append(self._write_opinion(words, aspect["subjects"], hedged, scene))
+            n, third = len(words), len(words) // 3
+            a = int(random() * n)
+            # steps of less than a third of the family never come back to a word
+            b = (a + 1 + int(random() * third)) % n
+            c = (b + 1 + int(random() * third)) % n
+            e = (c + 1 + int(random() * (third - 3))) % n
+            scene |= {"a": words[a], "b": words[b], "c": words[c], "e": words[e]}
+            scene["A"] = words[a].capitalize()  # of the last opinion, for the title too
+            scene["s"] = pick(aspect["subjects"])
+            scene["v"] = pick(LEXICON["verbs"])
+            scene["d"] = pick(LEXICON["hedges" if hedged else "plain_adverbs"])
+            opinions.append(pick(LEXICON["frames"]).format_map(scene))
         sentences = fillers[:1] + opinions + fillers[1:] if random() < 0.7 else opinions + fillers
         return " ".join(sentences)
-
-    def _write_opinion(
-        self, words: list[str], subjects: list[str], hedged: bool, scene: dict[str, str]
-    ) -> str:
-        random, n = self._rng.random, len(words)
-        a = int(random() * n)
-        third = n // 3  # steps of less than a third of the family never come back to a word
-        b = (a + 1 + int(random() * third)) % n
-        c = (b + 1 + int(random() * third)) % n
-        e = (c + 1 + int(random() * (third - 3))) % n
-        scene["a"], scene["b"], scene["c"], scene["e"] = words[a], words[b], words[c], words[e]
-        scene["A"] = words[a].capitalize()
-        scene["s"] = self._pick_one(subjects)
-        scene["v"] = self._pick_one(LEXICON["verbs"])
-        scene["d"] = self._pick_one(LEXICON["hedges" if hedged else "plain_adverbs"])
-        return self._pick_one(LEXICON["frames"]).format_map(scene)
 
     def _make_identifier(self, start: str, letters: int) -> str:
         number = int(self._rng.random() * 36**letters)

@@ -235,35 +235,37 @@ def match_held_out(
     """Return as a side input the files of what reviews share with held-out texts, if any."""
     if not plan.preparation.withholds:
         return ()
-    others = write_others(pipeline, plan)
+    folder = plan.folders.matches
     copies: Any = ()
     if near_duplicates:
         copies = beam.pvalue.AsList(
             near_duplicates
             | "Group near duplicates" >> beam.GroupByKey()
-            | "Write near copies" >> beam.Map(near.write_copies, plan.folders.matches)
+            | "Write near copies" >> beam.Map(near.write_copies, folder)
         )
+    others = write_others(pipeline, plan)
+    compared = sizes | "Choose what is compared" >> beam.Map(
+        held_out.Compared, plan.folders.prepared, folder, copies, others
+    )
     run_buckets = (
-        sizes
-        | "List run buckets" >> beam.FlatMap(held_out.list_run_buckets, others)
+        compared
+        | "List run buckets" >> beam.FlatMap(held_out.Compared.list_buckets)
         | "Spread run buckets" >> Spread(plan.engine)
     )
-    prepared, folder = plan.folders.prepared, plan.folders.matches
-    compared = prepared, folder, beam.pvalue.AsSingleton(sizes), copies, others
+    given = beam.pvalue.AsSingleton(compared)
     common = beam.pvalue.AsList(
-        run_buckets | "Count texts of n-grams" >> beam.Map(held_out.write_common, *compared)
+        run_buckets | "Count texts of n-grams" >> beam.Map(held_out.write_common, given)
     )
     counts = beam.pvalue.AsList(
-        sizes
-        | "List held-out texts" >> beam.FlatMap(held_out.list_held_out_files, prepared, others)
+        compared
+        | "List held-out texts" >> beam.FlatMap(held_out.Compared.list_files)
         | "Spread held-out texts" >> Spread(plan.engine)
-        | "Count common n-grams"
-        >> beam.FlatMap(common_ngrams.write_counts, folder, held_out.HELD_RUN, common)
+        | "Count common n-grams" >> beam.FlatMap(common_ngrams.write_counts, folder, common)
     )
-    matches = run_buckets | "Match held-out reviews" >> beam.Map(
-        held_out.write_matches, *compared, common, counts
+    return beam.pvalue.AsList(
+        run_buckets
+        | "Match held-out reviews" >> beam.Map(held_out.write_matches, given, common, counts)
     )
-    return beam.pvalue.AsList(matches)
 
 
 if __name__ == "__main__":

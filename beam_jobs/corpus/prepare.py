@@ -1,9 +1,9 @@
 """First pass over a unit: reads, cleans and hashes its reviews, and leaves in the work folder:
 
 prepared/UNIT.arrow       one row a review (Arrow IPC, lz4): what the corpus will hold, its text
-prepared/UNIT.hashes      exact.PACKED_ROW, sorted by text hash
+prepared/UNIT.hashes      buckets.PACKED_ROW, sorted by text hash
 prepared/UNIT.codes       hashes of classes in this order, if there are labels of the user's own
-prepared/UNIT.bands       near.BAND, if near-duplicates are looked for
+prepared/UNIT.bands       buckets.BAND, if near-duplicates are looked for
 prepared/UNIT.runs        runs of words of the reviews that may be trained on (held_out.py)
 prepared/UNIT.heldout     those of the dev and test reviews
 prepared/UNIT.starts      where each bucket begins in those of buckets.KINDS
@@ -207,7 +207,7 @@ def _write_unit(unit: Unit, preparation: Preparation, name: str, time: TimeSplit
         codes["codes"] = np.array(reader.codes, np.uint32).reshape(len(packed), -1)[packed["row"]]
         storage.write_bytes(f"{name}.codes", codes.tobytes())
     if preparation.config.near_duplicates:
-        bands = buckets.BucketedRows(near.BAND)
+        bands = buckets.BucketedRows(buckets.BAND)
         hashes = np.concatenate(reader.bands) if reader.bands else np.empty((0, 1), np.uint64)
         for rows in near.list_band_rows(hashes, packed):
             bands.add_rows(rows)

@@ -17,8 +17,17 @@ from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize, 
 MAX_BUCKETS = 1024  # whose places in a file are known
 Bucket = tuple[int, int]  # its number, and how many there are
 STARTS = np.dtype("<u8")
-KINDS = ("hashes", "runs", "heldout", "bands")
-"""Endings of the files of a prepared unit, in the order in which `.starts` has them."""
+PACKED_ROW = np.dtype([("high", ">u8"), ("low", ">u8"), ("key", "<u8"), ("row", "<u4")])
+"""The hash of a text in two halves, the key that orders copies (exact.py), the review's number."""
+RUN = np.dtype([("run", "<u8"), ("text", "<u4"), ("words", "<u4")])
+"""The hash of a run, the number of a text that has it, and half of the hash of its words."""
+HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u8"), ("row", "<u4"), ("size", "<u4")])
+"""A hash, the hash of the words of a text that has it, that review's number, its distinct runs."""
+BAND = np.dtype([("run", "<u8"), ("text", "<u8"), ("key", "<u8"), ("row", "<u4")])
+"""A hash of a band and its number, the first half of the hash of the text, the key that orders
+copies, and the number of the review in its unit."""
+KINDS = {"hashes": PACKED_ROW, "runs": RUN, "heldout": HELD_RUN, "bands": BAND}
+"""Files of a prepared unit, by ending, in the order in which `.starts` has them, and their rows."""
 JOINED = "all.starts"  # beside them: the starts of all units
 SPOOLED_ROWS = 1 << 16  # rows that are sorted together, at least, while they are collected
 SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8
@@ -58,7 +67,6 @@ class BucketedFiles:
         return np.frombuffer(b"".join(packed), STARTS).reshape(2, -1).astype(np.int64)
 
     def count_rows(self) -> int:
-        """Return the rows of all files."""
         return int(self.read_bounds((0, 1))[1].sum())
 
 
@@ -91,13 +99,6 @@ def join_unit_starts(counts: list[PreparedUnit], folder: str) -> list[UnitSize]:
     return units
 
 
-def list_unit_files(folder: str, units: Sequence[UnitSize], kind: str) -> BucketedFiles:
-    """Return the files of one of KINDS of all prepared units, in the order of their names."""
-    paths = tuple(storage.join_path(folder, f"{unit.unit}.{kind}") for unit in units)
-    joined = storage.join_path(folder, JOINED)
-    return BucketedFiles(paths, joined, KINDS.index(kind))
-
-
 def list_buckets(rows: int, bucket_rows: int, reviews: int = 0) -> Iterator[Bucket]:
     """Yield the buckets, a power of two, of about `bucket_rows` at most."""
     fewest = SHARED_BUCKETS if reviews >= SHARED_REVIEWS else 1
@@ -110,6 +111,22 @@ def read_bucket(bucket: Bucket, files: BucketedFiles, kind: np.dtype) -> Iterato
     begins, ends = (files.read_bounds(bucket) * kind.itemsize).tolist()
     packed = storage.read_each(zip(files.paths, begins, ends, strict=True))
     return (np.frombuffer(rows, kind) for rows in packed)
+
+
+def read_units(
+    bucket: Bucket,
+    folder: str,
+    units: Sequence[UnitSize],
+    kind: str,
+    rows: tuple[str, np.dtype] | None = None,
+) -> Iterator[np.ndarray]:
+    """Yield a bucket of one of KINDS of all prepared units, in their order; or of files of another
+    ending, with other rows, that lie in the order of these.
+    """
+    ending, dtype = rows or (kind, KINDS[kind])
+    paths = tuple(storage.join_path(folder, f"{unit.unit}.{ending}") for unit in units)
+    joined = storage.join_path(folder, JOINED)
+    return read_bucket(bucket, BucketedFiles(paths, joined, [*KINDS].index(kind)), dtype)
 
 
 class BucketedRows:

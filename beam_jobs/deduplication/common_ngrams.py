@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from amazon_electra.beam_jobs.core import storage
+from amazon_electra.beam_jobs.deduplication.buckets import HELD_RUN
 from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
 
 MIN_TEXTS, MAX_TEXTS, MIN_HELD = 20, 800, 2
@@ -25,10 +26,7 @@ only if the words are equal. "Nice product. I received this …" has two.
 """
 CHUNK_ROWS = 1 << 20  # rows of a file of held-out n-grams that are held at once, 24 MiB
 SLOTS = 8  # of a HashFilter, for each hash: one of 8 others passes
-
-
-WHOLE = np.uint64(1)
-"""The last bit of a hash: 1 for the words of a whole text, 0 for a run of words."""
+WHOLE = np.uint64(1)  # the last bit of a hash: 1 for the words of a whole text, 0 for a run
 
 
 def is_whole(runs: np.ndarray) -> np.ndarray:
@@ -110,15 +108,15 @@ def count_ngrams(chunks: Iterable[np.ndarray], common: np.ndarray) -> np.ndarray
     return counted
 
 
-def write_counts(path: str, folder: str, kind: np.dtype, common: Sequence[str]) -> Iterator[str]:
-    """Write TEXT_NGRAMS of a file of HELD_RUN (`kind`), once; yield its name, if there are any."""
+def write_counts(path: str, folder: str, common: Sequence[str]) -> Iterator[str]:
+    """Write TEXT_NGRAMS of a file of HELD_RUN, once; yield its name, if there are any."""
     name = name_file(path)
     written = storage.join_path(folder, f"{name}.counts")
     if not storage.exists(written):
         known = read_common(common)
-        size, step = storage.get_size(path) if len(known) else 0, CHUNK_ROWS * kind.itemsize
+        size, step = storage.get_size(path) if len(known) else 0, CHUNK_ROWS * HELD_RUN.itemsize
         chunks = (
-            np.frombuffer(storage.read_range(path, begin, min(size, begin + step)), kind)
+            np.frombuffer(storage.read_range(path, begin, min(size, begin + step)), HELD_RUN)
             for begin in range(0, size, step)
         )
         storage.write_bytes(written, count_ngrams(chunks, known).tobytes())

@@ -7,18 +7,16 @@ buckets of hashes (buckets.py).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import xxhash
 
 from amazon_electra.beam_jobs.deduplication import buckets
-from amazon_electra.beam_jobs.deduplication.buckets import Bucket
+from amazon_electra.beam_jobs.deduplication.buckets import PACKED_ROW, Bucket
 from amazon_electra.beam_jobs.reading.work_units import UnitSize
 from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
 
-PACKED_ROW = np.dtype([("high", ">u8"), ("low", ">u8"), ("key", "<u8"), ("row", "<u4")])
 ROW_NUMBER = np.dtype("<u4")
 BUCKET_ROWS = 1 << 20  # rows of a bucket: 28 MiB, some 100 MiB while it is sorted
 MAX_CODES = 3
@@ -80,11 +78,9 @@ def find_contradictions(
     bucket: Bucket, folder: str, counts: list[UnitSize], labels: int
 ) -> Iterator[UnitRows]:
     """Yield CONTRADICTION by unit, of reviews that stay of copies with different classes."""
-    hashes = buckets.list_unit_files(folder, counts, "hashes")
-    paths = tuple(f"{path.removesuffix('hashes')}codes" for path in hashes.paths)
-    parts = list(buckets.read_bucket(bucket, hashes, PACKED_ROW))
-    kind = make_codes_kind(labels)
-    codes = list(buckets.read_bucket(bucket, replace(hashes, paths=paths), kind))
+    parts = list(buckets.read_units(bucket, folder, counts, "hashes"))
+    rows = "codes", make_codes_kind(labels)
+    codes = list(buckets.read_units(bucket, folder, counts, "hashes", rows))
     return collect_units(compare_labels(parts, codes), counts)
 
 
@@ -139,6 +135,5 @@ def list_buckets(counts: list[UnitSize]) -> Iterator[Bucket]:
 
 def find_in_bucket(bucket: Bucket, folder: str, counts: list[UnitSize]) -> Iterator[UnitRows]:
     """Yield ROW_NUMBER of copies by unit, from the `.hashes` of all units in a folder."""
-    files = buckets.list_unit_files(folder, counts, "hashes")
-    parts = list(buckets.read_bucket(bucket, files, PACKED_ROW))
+    parts = list(buckets.read_units(bucket, folder, counts, "hashes"))
     return collect_units(find_duplicates(parts), counts)

@@ -15,6 +15,7 @@ No worker holds more than a bucket or the matches of a unit.
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,13 @@ import pyarrow.parquet as pq
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.limits import COMMON_TEXTS, Limits
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams
-from amazon_electra.beam_jobs.deduplication.buckets import Bucket, BucketedFiles, BucketedRows
+from amazon_electra.beam_jobs.deduplication.buckets import (
+    HELD_RUN,
+    RUN,
+    Bucket,
+    BucketedFiles,
+    BucketedRows,
+)
 from amazon_electra.beam_jobs.deduplication.common_ngrams import WHOLE, HashFilter, NGramTexts
 from amazon_electra.beam_jobs.deduplication.evaluation_texts import (
     MIN_WORDS,
@@ -39,11 +46,7 @@ from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS, Words, split_wo
 RUN_WORDS = 8
 MIN_OVERLAP = 0.5
 MATCHES = 1 << 18  # pairs of a run and a held-out text that has it, which are counted at once
-RUN = np.dtype([("run", "<u8"), ("text", "<u4"), ("words", "<u4")])
-"""The hash of a run, the number of a text that has it, and half of the hash of its words."""
 HELD_OUT_SPLITS = ("dev", "test")  # the splits that models are chosen and judged by
-HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u8"), ("row", "<u4"), ("size", "<u4")])
-"""A hash, the hash of the words of a text that has it, that review's number, its distinct runs."""
 MATCH = np.dtype([("text", "<u8"), ("row", "<u4"), ("size", "<u4"), ("shared", "<u4")])
 """A held-out text (hash of its words), a review's row, the runs of the text, and those of both in a
 bucket; for COMMON how many common runs the review has.
@@ -136,107 +139,92 @@ def read_held_out_batches(paths: Iterable[str]) -> Iterator[list[str]]:
                 yield [" ".join(row["sentences"][row["has_title"] :]) for row in rows]
 
 
-def list_run_buckets(
-    counts: list[UnitSize], others: BucketedFiles = buckets.NO_FILES
-) -> Iterator[Bucket]:
-    """Yield the buckets that are compared; `others` are no reviews of the dump."""
-    runs = others.count_rows() + sum(unit.held_out_runs for unit in counts)
-    reviews = sum(unit.prepared for unit in counts)
-    return buckets.list_buckets(runs, BUCKET_RUNS, reviews) if runs else iter(())
+@dataclass(frozen=True)
+class Compared:
+    """The reviews of a dump, and the held-out texts with which they are compared."""
 
+    units: Sequence[UnitSize]
+    prepared: str = ""  # folder of the units' files
+    folder: str = ""  # of what is found
+    copies: Sequence[str] = ()  # units with near copies, which are not held out
+    others: BucketedFiles = buckets.NO_FILES
+    """Texts that are no reviews of the dump."""
 
-def list_names(units: Sequence[UnitSize], others: BucketedFiles) -> list[str]:
-    """Return the names of all files of held-out texts, in the order of `read_held_out`."""
-    return [*map(common_ngrams.name_file, others.paths), *(unit.unit for unit in units)]
+    @property
+    def reviews(self) -> int:
+        return sum(unit.prepared for unit in self.units)
 
+    def list_buckets(self) -> Iterator[Bucket]:
+        """Yield the buckets that are compared."""
+        runs = self.others.count_rows() + sum(unit.held_out_runs for unit in self.units)
+        return buckets.list_buckets(runs, BUCKET_RUNS, self.reviews) if runs else iter(())
 
-def read_held_out(
-    bucket: Bucket,
-    prepared: str,
-    folder: str,
-    units: Sequence[UnitSize],
-    copies: Sequence[str],
-    others: BucketedFiles,
-) -> Iterator[np.ndarray]:
-    """Yield HELD_RUN of a bucket, file by file, without reviews in the `copies` of units."""
-    yield from buckets.read_bucket(bucket, others, HELD_RUN)
-    files = buckets.list_unit_files(prepared, units, "heldout")
-    copied = read_beside(folder, "copies", copies, list_names(units, buckets.NO_FILES))
-    for rows, packed in zip(buckets.read_bucket(bucket, files, HELD_RUN), copied, strict=True):
-        yield rows[~np.isin(rows["row"], np.frombuffer(packed, ROW_NUMBER))]
+    def list_files(self) -> Iterator[str]:
+        """Yield the files of HELD_RUN, those of units first."""
+        for unit in self.units:
+            if unit.held_out_runs:
+                yield storage.join_path(self.prepared, f"{unit.unit}.heldout")
+        yield from self.others.paths
 
+    def read_held_out(self, bucket: Bucket) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield the name and HELD_RUN of each file in a bucket, without reviews in `copies`."""
+        names = [common_ngrams.name_file(path) for path in self.others.paths]
+        yield from zip(names, buckets.read_bucket(bucket, self.others, HELD_RUN), strict=True)
+        names = [unit.unit for unit in self.units]
+        copies = self.read_beside("copies", self.copies, names)
+        held = buckets.read_units(bucket, self.prepared, self.units, "heldout")
+        for name, rows, packed in zip(names, held, copies, strict=True):
+            yield name, rows[~np.isin(rows["row"], np.frombuffer(packed, ROW_NUMBER))]
 
-def read_beside(
-    folder: str, ending: str, names: Iterable[str], wanted: Iterable[str]
-) -> Iterator[bytes]:
-    """Yield the bytes of NAME.ending for each wanted name in turn; none unless among `names`."""
-    known = {*names}
-    paths = (storage.join_path(folder, f"{n}.{ending}") if n in known else "" for n in wanted)
-    return storage.map_paths(lambda path: storage.read_bytes(path) if path else b"", paths)
-
-
-def write_common(
-    bucket: Bucket,
-    prepared: str,
-    folder: str,
-    units: list[UnitSize],
-    copies: Sequence[str] = (),
-    others: BucketedFiles = buckets.NO_FILES,
-) -> str:
-    """Write which n-grams of a bucket are common, once; evaluation files do not count."""
-    path = storage.join_path(folder, f"{bucket[0]:04d}.common")
-    if not storage.exists(path):
-        held = read_held_out(bucket, prepared, folder, units, copies, others)
-        named = zip(list_names(units, others), held, strict=True)
-        counted = NGramTexts(
-            np.concatenate(
-                [np.empty(0, HELD_RUN), *(rows for name, rows in named if name != EVALUATION)]
-            )
+    def read_beside(
+        self, ending: str, known: Sequence[str], names: Sequence[str]
+    ) -> Iterator[bytes]:
+        """Yield the bytes of NAME.ending for each name; none unless it is `known`."""
+        known_names = {*known}
+        paths = (
+            storage.join_path(self.folder, f"{name}.{ending}") if name in known_names else ""
+            for name in names
         )
-        files = buckets.list_unit_files(prepared, units, "runs")
-        for rows in buckets.read_bucket(bucket, files, RUN):
+        return storage.map_paths(lambda path: storage.read_bytes(path) if path else b"", paths)
+
+
+def write_common(bucket: Bucket, compared: Compared) -> str:
+    """Write which n-grams of a bucket are common, once; evaluation files do not count."""
+    path = storage.join_path(compared.folder, f"{bucket[0]:04d}.common")
+    if not storage.exists(path):
+        held = compared.read_held_out(bucket)
+        own = [rows for name, rows in held if name != EVALUATION]
+        counted = NGramTexts(np.concatenate([np.empty(0, HELD_RUN), *own]))
+        for rows in buckets.read_units(bucket, compared.prepared, compared.units, "runs"):
             counted.add_trained(rows)
-        common = counted.list_common(sum(unit.prepared for unit in units))
-        storage.write_bytes(path, common.tobytes())
+        storage.write_bytes(path, counted.list_common(compared.reviews).tobytes())
     return path
 
 
-def list_held_out_files(
-    units: list[UnitSize], prepared: str, others: BucketedFiles = buckets.NO_FILES
-) -> Iterator[str]:
-    """Yield the files of HELD_RUN, those of units first."""
-    for unit in units:
-        if unit.held_out_runs:
-            yield storage.join_path(prepared, f"{unit.unit}.heldout")
-    yield from others.paths
-
-
 def write_matches(
-    bucket: Bucket,
-    prepared: str,
-    folder: str,
-    units: list[UnitSize],
-    copies: Sequence[str] = (),
-    others: BucketedFiles = buckets.NO_FILES,
-    common: Sequence[str] = (),
-    counts: Sequence[str] = (),
+    bucket: Bucket, compared: Compared, common: Sequence[str], counts: Sequence[str]
 ) -> str:
     """Write what the reviews of all units share with held-out ones in a bucket, once; return the
     path of MATCH, unit by unit; .starts says where each begins. `counts` are of `write_counts`.
     """
-    path = storage.join_path(folder, f"{bucket[0]:04d}.matches")
+    path = storage.join_path(compared.folder, f"{bucket[0]:04d}.matches")
     if storage.exists(f"{path}.starts"):
         return path
     known = common_ngrams.read_common(common)
     own = known[buckets.number_buckets(known, bucket[1]) == bucket[0]]
-    held = read_held_out(bucket, prepared, folder, units, copies, others)
-    packed = read_beside(folder, "counts", counts, list_names(units, others))
-    parts = (common_ngrams.discount(*both, own) for both in zip(held, packed, strict=True))
-    held_out = HeldOutNGrams(parts, own)
-    sizes = np.zeros(len(units), np.int64)
-    files = buckets.list_unit_files(prepared, units, "runs")
+    names = [
+        *map(common_ngrams.name_file, compared.others.paths),
+        *(u.unit for u in compared.units),
+    ]
+    packed = compared.read_beside("counts", counts, names)
+    held = zip(compared.read_held_out(bucket), packed, strict=True)
+    held_out = HeldOutNGrams(
+        (common_ngrams.discount(rows, one, own) for (_, rows), one in held), own
+    )
+    sizes = np.zeros(len(compared.units), np.int64)
+    units = buckets.read_units(bucket, compared.prepared, compared.units, "runs")
     with storage.atomic_path(path) as written, open(written, "wb") as file:
-        for number, runs in enumerate(buckets.read_bucket(bucket, files, RUN)):
+        for number, runs in enumerate(units):
             for matches in held_out.find_matches(runs):
                 file.write(matches.tobytes())
                 sizes[number] += len(matches)

@@ -14,7 +14,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.deduplication import buckets
-from amazon_electra.beam_jobs.deduplication.buckets import Bucket
+from amazon_electra.beam_jobs.deduplication.buckets import BAND, Bucket
 from amazon_electra.beam_jobs.deduplication.exact import (
     BUCKET_ROWS,
     ROW_NUMBER,
@@ -35,9 +35,6 @@ MAX_BAND_THRESHOLD = 0.98  # the highest threshold that bands are made for: abov
 MIN_RECALL = 0.85
 """Of the pairs that are as similar as the threshold, so many share a band. Of the 217 pairs among
 79,238 real reviews that are 0.8 or more alike, 14 bands of 9 values find 216, and 33 less alike."""
-BAND = np.dtype([("run", "<u8"), ("text", "<u8"), ("key", "<u8"), ("row", "<u4")])
-"""A hash of a band and its number, the first half of the hash of the text, the key that orders
-copies (exact.py), and the number of the review in its unit."""
 
 
 @lru_cache(1)
@@ -112,8 +109,7 @@ def list_buckets(counts: list[UnitSize], threshold: float) -> Iterator[Bucket]:
 
 def find_in_bucket(bucket: Bucket, prepared: str, units: list[UnitSize]) -> Iterator[UnitRows]:
     """Yield by unit ROW_NUMBER of the near copies that a bucket shows, from the `.bands` of all."""
-    files = buckets.list_unit_files(prepared, units, "bands")
-    found = find_near_copies(list(buckets.read_bucket(bucket, files, BAND)))
+    found = find_near_copies(list(buckets.read_units(bucket, prepared, units, "bands")))
     return collect_units(((unit, np.unique(rows)) for unit, rows in found), units)
 
 

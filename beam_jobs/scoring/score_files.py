@@ -12,10 +12,11 @@ those that each model was tested on (beam_jobs/core/drift.py).
 
 import json
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, partial
+from itertools import compress
 from typing import Any
 
 import apache_beam as beam
@@ -23,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 from apache_beam.utils.shared import Shared
 
-from amazon_electra.beam_jobs.config import SCORING_TOTALS, ScoringConfig, ScoringPrecision
+from amazon_electra.beam_jobs.config import SCORING_TOTALS, ScoringConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.core.drift import Profile
@@ -34,7 +35,6 @@ from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.fields import choose_text
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.ids import ID, format_id, is_integer, warn_of_ids
-from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import LIST, Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import Unit
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier, read_profile
@@ -70,12 +70,15 @@ class Rows:
     reasons: list[str | None] = field(default_factory=list)  # why a record is not classified
     lines: list[int] = field(default_factory=list)  # where each begins
     are_records: list[bool] = field(default_factory=list)  # whether each could be read
-    records: list[str] = field(default_factory=list)  # as JSON, where they are to be kept
-    columns: dict[str, None] = field(default_factory=dict)  # of these records
+    records: list[dict[str, Any]] = field(default_factory=list)  # where they are to be kept
     tally: Tally = field(default_factory=Tally)
-    integers: int = 0
+    integers: int = 0  # ids that are integers
     given: list[list[str | None]] = field(default_factory=list)
     """Labels that the records have themselves, as typed, of each task."""
+
+
+class Models(list[tuple[Classifier, Profile | None]]):
+    """Models, each with its profile if it has one, that threads share: a plain list cannot be."""
 
 
 class ScoreUnits(beam.DoFn):
@@ -85,8 +88,12 @@ class ScoreUnits(beam.DoFn):
         self.plan, self.shared = plan, Shared()
 
     def setup(self) -> None:
-        load = partial(load_models, self.plan.models, self.plan.config.precision)
-        self.models = self.shared.acquire(load)
+        precision = self.plan.config.precision
+        self.models = self.shared.acquire(
+            lambda: Models(
+                (load_classifier(m, precision), read_profile(m)) for m in self.plan.models
+            )
+        )
 
     def process(self, unit: Unit) -> Iterator[str]:
         """Score a unit unless an earlier run has; yield its name."""
@@ -98,14 +105,6 @@ class ScoreUnits(beam.DoFn):
         give_memory_back()
 
 
-class Models(list[tuple[Classifier, Profile | None]]):
-    """Models, each with its profile if it has one, that threads share: a plain list cannot be."""
-
-
-def load_models(folders: Sequence[str], precision: ScoringPrecision) -> Models:
-    return Models((load_classifier(folder, precision), read_profile(folder)) for folder in folders)
-
-
 def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> ScoredUnit:
     """Write the rows of a unit as Arrow, then what they are, unless an earlier run has."""
     name = storage.join_path(plan.folders.written, unit.name)
@@ -115,31 +114,32 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> ScoredUnit:
     rows = read_rows(unit, plan.config, [classifier.details.task for classifier, _ in models])
     is_scored = np.array([reason is None for reason in rows.reasons], bool)
     places = pa.array(np.cumsum(is_scored) - 1, mask=~is_scored)  # null: it has no answer
-    texts = [text for text, chosen in zip(rows.texts, is_scored, strict=True) if chosen]
+    texts = list(compress(rows.texts, is_scored))
     columns: dict[str, pa.Array] = {}
     if is_table:
         columns["id"] = pa.array(rows.ids, pa.string())
         columns["text"] = pa.array([text or None for text in rows.texts], pa.string())
     else:
         columns[LINE], columns[IS_RECORD] = pa.array(rows.lines), pa.array(rows.are_records)
-        if not find_copy_ending(unit.file.layout):
-            columns[RECORD] = pa.array(rows.records, pa.string())
-    tallies, given, trained = [], [], []
+        if rows.records:
+            records = [json.dumps(record, default=str) for record in rows.records]
+            columns[RECORD] = pa.array(records, pa.string())
+    tallies, given, trained = list[Any](), list[GivenLabels](), list[int]()
     for place, (classifier, profile) in enumerate(models):
         probabilities = classifier.score(texts)
         answers = answer_texts(classifier, texts, probabilities, is_table, plan.config.explain)
-        spread = {key: column.take(places) for key, column in answers.items()}
+        own = {key: column.take(places) for key, column in answers.items()}
         if is_table:
-            versions = [plan.versions[place]] * len(places)
-            spread["model_version"] = pa.array(versions, pa.string())
-        columns |= {f"{plan.prefixes[place]}{key}": column for key, column in spread.items()}
+            own["model_version"] = pa.array([plan.versions[place]] * len(places), pa.string())
+        columns |= {f"{plan.prefixes[place]}{key}": column for key, column in own.items()}
         tallies.append(count_sample(profile, texts, probabilities))
-        labels: tuple[GivenLabels, int] = {}, 0
+        labels, known = dict[str, dict[str, int]](), 0
         if not classifier.config.is_multilabel:
-            predicted = next(iter(spread.values())).to_pylist()
-            labels = count_labels(rows.given[place], predicted, rows.texts, plan.models[place])
-        given.append(labels[0])
-        trained.append(labels[1])
+            predicted = next(iter(own.values())).to_pylist()
+            folder = plan.models[place]
+            labels, known = count_labels(rows.given[place], predicted, rows.texts, folder)
+        given.append(labels)
+        trained.append(known)
     if is_table:
         columns["reason"] = pa.array(rows.reasons, pa.string())
     table = pa.table(columns)
@@ -155,8 +155,8 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> ScoredUnit:
         file=unit.file.name,
         read=len(rows.reasons),
         lines=rows.tally.lines,
-        columns=list(rows.columns),
-        dropped=dict(Counter(reason for reason in rows.reasons if reason is not None)),
+        columns=list(dict.fromkeys(name for record in rows.records for name in record)),
+        dropped=dict(Counter(filter(None, rows.reasons))),
         notes=dict(rows.tally.notes),
         bytes=rows.tally.bytes,
         index=unit.file.index,
@@ -181,9 +181,9 @@ def answer_texts(
     of a copy of the input.
     """
     details, is_multilabel = classifier.details, classifier.config.is_multilabel
-    answers = classifier.answer(probabilities)
     kind = pa.list_(pa.string()) if is_multilabel else pa.string()
-    columns = {"label" if is_table else "predicted": pa.array(answers, kind)}
+    answers = pa.array(classifier.answer(probabilities), kind)
+    columns = {"label" if is_table else "predicted": answers}
     if not is_table:
         rounded = np.round(probabilities.astype(np.float64), 6)
         columns["probability"] = pa.array(rounded.max(1))
@@ -205,33 +205,33 @@ def answer_texts(
 
 def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
     """Return a row for each record of a unit, also of a reject, with its label for each task."""
+    layout = unit.file.layout
     readers = [make_task_reader(task, unit.file) for task in tasks]
-    mapping, titles = dict(unit.file.layout.mapping), list[str]()
+    mapping, titles = dict(layout.mapping), list[str]()
     rows = Rows(given=[[] for _ in tasks])
-    is_text = find_format(unit.file.layout.name).has_only_strings
+    is_text = find_format(layout.name).has_only_strings
     preparer = TextPreparer(config, rows.tally.notes)
-    is_kept = not config.output_format and not find_copy_ending(unit.file.layout)
+    is_kept = not config.output_format and not find_copy_ending(layout)
+    # a list of reviews, of which the record is one, and joined texts
+    left_out = {name.partition(LIST)[0] for name in mapping.values() if LIST in name}
+    left_out |= dict(layout.joined).keys()
     for item in work_units.read_records(unit, rows.tally):
-        record = {} if isinstance(item, Reject) else item[1]
+        record, text, title, reason = dict[str, Any](), "", None, ""
+        if isinstance(item, Reject):
+            reason = item.reason
+        else:
+            record = item[1]
+            title = record.get(mapping["title"]) if "title" in mapping and config.title else None
+            body, title = choose_text(record.get(mapping["text"]), title)
+            body = preparer.repair(body) if isinstance(body, str) else body
+            text, reason = prepare_text(body, config.repair_run_ons)
+        own_id = format_id(record.get(mapping[ID])) if ID in mapping else None
         rows.lines.append(item[0])
         rows.are_records.append(not isinstance(item, Reject))
         if is_kept:
-            own = leave_out_lists(record, unit.file.layout)
-            rows.records.append(json.dumps(own, default=str))
-            rows.columns |= dict.fromkeys(own)
-        value, title = (
-            record.get(mapping[key]) if key in mapping else None for key in (ID, "title")
-        )
-        if isinstance(item, Reject):
-            text, reason = "", item.reason
-        else:
-            body = record.get(mapping["text"])
-            body, title = choose_text(body, title if config.title else None)
-            body = preparer.repair(body) if isinstance(body, str) else body
-            text, reason = prepare_text(body, config.repair_run_ons)
-        shown = format_id(value)
-        rows.integers += (type(value) is int or is_text) and is_integer(shown or "")
-        rows.ids.append(shown)
+            rows.records.append({n: value for n, value in record.items() if n not in left_out})
+        rows.integers += is_integer(own_id or "") and (is_text or type(record[mapping[ID]]) is int)
+        rows.ids.append(own_id)
         rows.texts.append(text)
         rows.reasons.append(reason or None)
         for labels, read_given in zip(rows.given, readers, strict=True):
@@ -241,13 +241,6 @@ def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
     preparer.mask(rows.texts)
     rows.texts = list(map(join_title, titles, rows.texts))
     return rows
-
-
-def leave_out_lists(record: dict[str, Any], layout: Layout) -> dict[str, Any]:
-    """Return a record without its list of reviews, of which it is one, and without joined texts."""
-    lists = {name.partition(LIST)[0] for _, name in layout.mapping if LIST in name}
-    left_out = lists | dict(layout.joined).keys()
-    return {name: value for name, value in record.items() if name not in left_out}
 
 
 def prepare_text(text: Any, repair_run_ons: bool) -> tuple[str, str]:
@@ -261,26 +254,29 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
     """Write the scores of each file and return the totals."""
     folders, units = plan.folders, read_finished(plan.folders.written, ScoredUnit)
     check_failed(folders.failed)
-    units_of: dict[int, list[ScoredUnit]] = {file.index: [] for file in plan.files}
+    units_of = defaultdict[int, list[ScoredUnit]](list)
     for unit in units:
         units_of[unit.index].append(unit)
     profiles = dict(zip(plan.tasks, map(read_profile, plan.models), strict=True))
     digest_of = cache(storage.hash_file)  # a zip file is that of all its members
-    files, warnings = [], []
+    files, warnings = list[dict[str, Any]](), list[str]()
     for file, output in zip(plan.files, plan.outputs, strict=True):
         own = units_of[file.index]
-        path = storage.join_path(folders.output, output)
         ids: Counter[str] = Counter()
-        with storage.atomic_path(path) as temporary:
+        with storage.atomic_path(storage.join_path(folders.output, output)) as path:
             if ending := plan.config.output_format:
-                write_table(own, folders.written, file, temporary, ending, ids)
+                write_table(own, folders.written, file, path, ending, ids)
             else:
-                write_copy(own, folders.written, file, temporary, list(plan.answers))
+                write_copy(own, folders.written, file, path, list(plan.answers))
         if warning := warn_of_ids(ids, dict(file.layout.mapping).get(ID, "")):
             warnings.append(f"{file.name}: {warning}")
-        read, scored = (sum(getattr(unit, part) for unit in own) for part in ("read", "prepared"))
-        name, digest = os.path.basename(file.path), digest_of(file.path)
-        entry = {"file": name, "sha256": digest, "scores": output, "read": read, "scored": scored}
+        entry = {
+            "file": os.path.basename(file.path),
+            "sha256": digest_of(file.path),
+            "scores": output,
+            "read": sum(unit.read for unit in own),
+            "scored": sum(unit.prepared for unit in own),
+        }
         files.append(entry | compare_units(own, profiles))
     totals = {
         "read": sum(file["read"] for file in files),

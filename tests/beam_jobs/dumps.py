@@ -161,15 +161,15 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         for unit, rows in duplicates["near"]:
             copies[unit].append(rows)
         left_out = [near.write_copies(pair, folders.matches) for pair in copies.items()]
-        compared = folders.prepared, folders.matches, units, left_out, others
-        run_buckets = list(held_out.list_run_buckets(units, others))
-        common = [held_out.write_common(bucket, *compared) for bucket in run_buckets]
+        compared = held_out.Compared(units, folders.prepared, folders.matches, left_out, others)
+        run_buckets = list(compared.list_buckets())
+        common = [held_out.write_common(bucket, compared) for bucket in run_buckets]
         counts = [
             name
-            for path in held_out.list_held_out_files(units, folders.prepared, others)
-            for name in common_ngrams.write_counts(path, folders.matches, held_out.HELD_RUN, common)
+            for path in compared.list_files()
+            for name in common_ngrams.write_counts(path, folders.matches, common)
         ]
-        matches = [held_out.write_matches(b, *compared, common, counts) for b in run_buckets]
+        matches = [held_out.write_matches(b, compared, common, counts) for b in run_buckets]
     writer = WriteUnits(folders)
     written = []
     for unit in prepared:

@@ -6,7 +6,7 @@ import pytest
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.deduplication import buckets, exact, held_out, near
-from amazon_electra.beam_jobs.deduplication.held_out import RUN
+from amazon_electra.beam_jobs.deduplication.buckets import RUN
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 
@@ -55,10 +55,10 @@ MANY = 3 << 19
         (lambda: exact.list_buckets(units_of(9 * MANY)), 16),
         (lambda: exact.list_buckets(units_of(4001 * MANY)), 1024),
         (lambda: near.list_buckets(units_of(MANY), 0.8), 32),  # a row for each band
-        (lambda: held_out.list_run_buckets(units_of(buckets.SHARED_REVIEWS)), 0),
-        (lambda: held_out.list_run_buckets(units_of(9, held_out.BUCKET_RUNS - 1)), 1),
-        (lambda: held_out.list_run_buckets(units_of(9, 300 * held_out.BUCKET_RUNS)), 512),
-        (lambda: held_out.list_run_buckets(units_of(buckets.SHARED_REVIEWS, 9)), 8),
+        (lambda: held_out.Compared(units_of(buckets.SHARED_REVIEWS)).list_buckets(), 0),
+        (lambda: held_out.Compared(units_of(9, held_out.BUCKET_RUNS - 1)).list_buckets(), 1),
+        (lambda: held_out.Compared(units_of(9, 300 * held_out.BUCKET_RUNS)).list_buckets(), 512),
+        (lambda: held_out.Compared(units_of(buckets.SHARED_REVIEWS, 9)).list_buckets(), 8),
     ],
 )
 def test_as_many_buckets_as_the_rows_need(listed, of):
@@ -71,4 +71,4 @@ def units_of(reviews, runs=0):
 
 def test_runs_of_other_files_count_too(monkeypatch):
     monkeypatch.setattr(buckets.BucketedFiles, "count_rows", lambda _: 2 * held_out.BUCKET_RUNS)
-    assert len(list(held_out.list_run_buckets(units_of(9)))) == 4
+    assert len(list(held_out.Compared(units_of(9)).list_buckets())) == 4

@@ -69,7 +69,7 @@ def write_units(folder, texts_of):
         rows = packed([hash_text(t) for t in texts], list(range(key, key + len(texts))))
         key += len(texts)
         (folder / f"{unit}.hashes").write_bytes(rows.tobytes())
-        bands = buckets.BucketedRows(near.BAND)
+        bands = buckets.BucketedRows(buckets.BAND)
         for band in near.list_band_rows(near.hash_bands(texts, 0.8), rows):
             bands.add_rows(band)
         starts = bands.save(str(folder / f"{unit}.bands"))

@@ -9,8 +9,8 @@ import pytest
 
 from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, held_out
+from amazon_electra.beam_jobs.deduplication.buckets import HELD_RUN
 from amazon_electra.beam_jobs.deduplication.evaluation_texts import MIN_WORDS
-from amazon_electra.beam_jobs.deduplication.held_out import HELD_RUN
 from tests.beam_jobs.deduplication.word_texts import (
     draw_copies,
     draw_texts,

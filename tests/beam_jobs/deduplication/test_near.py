@@ -6,7 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from amazon_electra.beam_jobs.deduplication import near
+from amazon_electra.beam_jobs.deduplication import buckets, near
 from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS
 from tests.beam_jobs.deduplication.test_exact import write_units
 from tests.beam_jobs.dumps import review, run_job, text_of, write_lines
@@ -56,7 +56,7 @@ def test_bands_of_many_texts_are_those_of_each_alone():
 
 def test_who_shares_a_band_with_a_smaller_key_is_a_copy():
     """Of one text nobody is."""
-    rows = np.zeros(5, near.BAND)
+    rows = np.zeros(5, buckets.BAND)
     rows["run"], rows["text"], rows["row"] = (9, 9, 9, 9, 8), range(5), (0, 1, 2, 0, 1)
     rows["key"] = (1, 4, 5, 3, 0)
     found = {int(unit): list(one) for unit, one in near.find_near_copies([rows[:3], rows[3:]])}

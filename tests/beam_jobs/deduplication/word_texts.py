@@ -7,7 +7,6 @@ import numpy as np
 from amazon_electra.beam_jobs.core.limits import DEFAULT_LIMITS
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, held_out
 from amazon_electra.beam_jobs.deduplication.evaluation_texts import MIN_WORDS
-from amazon_electra.beam_jobs.deduplication.held_out import HELD_RUN
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 
@@ -28,15 +27,14 @@ def write_matches(folder, matches, counts, of, copies=(), others=buckets.NO_FILE
     paths.
     """
     every = [(number, of) for number in reversed(range(of))]
-    compared = str(folder), str(matches), counts, copies, others
-    common = [held_out.write_common(bucket, *compared) for bucket in every]
-    files = held_out.list_held_out_files(counts, str(folder), others)
+    compared = held_out.Compared(counts, str(folder), str(matches), copies, others)
+    common = [held_out.write_common(bucket, compared) for bucket in every]
     counted = [
         name
-        for path in files
-        for name in common_ngrams.write_counts(path, str(matches), HELD_RUN, common)
+        for path in compared.list_files()
+        for name in common_ngrams.write_counts(path, str(matches), common)
     ]
-    return [held_out.write_matches(bucket, *compared, common, counted) for bucket in every]
+    return [held_out.write_matches(bucket, compared, common, counted) for bucket in every]
 
 
 BATCH = 300

@@ -18,6 +18,7 @@ An interrupted job leaves its work folder; the same command finds in it what is 
 The last step adds up what the units say; the command, where one waits, removes the work folder.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
@@ -117,7 +118,7 @@ class MakeCorpus(beam.PTransform):
             time = beam.pvalue.AsSingleton(
                 units
                 | "Count dates" >> beam.FlatMap(prepare.count_unit_dates, plan.preparation, failed)
-                | "Add up dates" >> beam.CombineGlobally(prepare.add_dates)
+                | "Add up dates" >> beam.CombineGlobally(lambda counts: sum(counts, Counter()))
                 | "Decide dates"
                 >> beam.Map(prepare.decide_time_split, plan.preparation, column, failed)
             )

@@ -59,30 +59,21 @@ def redirect_stdout_to_stderr() -> Iterator[int]:
 
 def run_to_exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> int:
     """Write what `run` returns to the descriptor, or its error to stderr; return the exit code."""
-
-    def print_error(error: BaseException) -> None:
-        print(f"error: {describe_error(error)}", file=sys.stderr)
-
     try:
         result = run()
-    except UserError as error:
-        print_error(error)
-        return USER_ERROR
-    except JobFailed as error:
-        print_error(error)
-        return os.EX_TEMPFAIL if isinstance(error, TransientError) else 1
     except KeyboardInterrupt:
         print("error: interrupted", file=sys.stderr)
         return 130
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else int(leaving.code is not None)
     except Exception as error:
-        may_pass = is_network_error(error)
-        if not (isinstance(error, OSError) and error.errno in DISK_FULL):
+        is_told = isinstance(error, UserError | JobFailed)
+        may_pass = isinstance(error, TransientError) if is_told else is_network_error(error)
+        if not is_told and not (isinstance(error, OSError) and error.errno in DISK_FULL):
             print(traceback.format_exc().rstrip(), file=sys.stderr)
-        if may_pass or isinstance(error, OSError):
-            print_error(error)
-        return os.EX_TEMPFAIL if may_pass else 1
+        if is_told or may_pass or isinstance(error, OSError):
+            print(f"error: {describe_error(error)}", file=sys.stderr)
+        return USER_ERROR if isinstance(error, UserError) else os.EX_TEMPFAIL if may_pass else 1
     os.write(real_stdout, (escape_controls(json.dumps(result, ensure_ascii=False)) + "\n").encode())
     return 0
 

@@ -18,10 +18,9 @@ from typing import Any, Self
 import numpy as np
 
 PROFILE = "profile.json"  # of a model folder
+# a character of a script without spaces; a word is one of these, or a run of other letters
 UNSPACED = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]"
-"""A character of a script without spaces."""
 WORD = re.compile(rf"{UNSPACED}|[^\W\d_]+")
-"""A run of letters; in scripts without spaces each character."""
 MAX_CHARACTERS = 5_000  # of a text that are looked at
 MIN_TEXTS, MAX_WORDS = 2, 20_000
 """A known word is in so many texts; the most frequent ones are kept."""
@@ -55,14 +54,20 @@ class Tally:
     words: Counter[str] = field(default_factory=Counter)  # texts by unknown word
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(*(getattr(self, name) + getattr(other, name) for name in FIELDS))
+        return Tally(
+            self.grid + other.grid,
+            self.answers + other.answers,
+            self.unknown + other.unknown,
+            self.languages + other.languages,
+            self.words + other.words,
+        )
 
     @property
     def n(self) -> int:
         return int(self.answers.sum())
 
     def to_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in FIELDS} | {
+        return {
             "grid": np.round(self.grid, 4).tolist(),
             "answers": self.answers.tolist(),
             "unknown": round(self.unknown, 4),
@@ -72,16 +77,9 @@ class Tally:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
-        return cls(
-            np.array(found["grid"], float),
-            np.array(found["answers"], np.int64),
-            found["unknown"],
-            Counter(found["languages"]),
-            Counter(found["words"]),
-        )
-
-
-FIELDS = tuple(Tally.__dataclass_fields__)
+        grid, answers = np.array(found["grid"], float), np.array(found["answers"], np.int64)
+        counters = Counter(found["languages"]), Counter(found["words"])
+        return cls(grid, answers, found["unknown"], *counters)
 
 
 @dataclass(frozen=True)
@@ -195,11 +193,10 @@ class Drift:
     languages: dict[str, Pair]  # share of texts by language, the most frequent ones
     answers: dict[str, Pair]  # share of the answers by class
     findings: list[str]  # what a person should know; empty: the new texts are like the tested ones
-    accuracy: float | None = None
-    """By labels that the file itself has, and how many those are, without `trained`."""
-    labelled: int = 0
-    trained: int = 0  # labels of the file that the model was trained on
-    tested_on: int = 0  # tested texts
+    accuracy: float | None  # by labels that the file itself has
+    labelled: int  # how many those are, without `trained`
+    trained: int  # labels of the file that the model was trained on
+    tested_on: int  # tested texts
 
     def describe(self) -> str:
         """Return a sentence."""
@@ -225,50 +222,38 @@ def compare_texts(
     old = profile.tested
     if new.n < MIN_NEW:
         return None
-    rare = [float(one.grid[-1, :, 0].sum() / one.n) for one in (new, old)]
-    expected, low, high = estimate_accuracy(profile, new, max(0.0, rare[0] - rare[1]))
-    spoken = max(1, new.languages.total()), max(1, old.languages.total())
+    rare, tested_rare = (float(one.grid[-1, :, 0].sum() / one.n) for one in (new, old))
+    expected, low, high = estimate_accuracy(profile, new, max(0.0, rare - tested_rare))
+    of, spoken = (new.n, old.n), (new.languages.total() or 1, old.languages.total() or 1)
+    tested = float(old.grid[..., 2].sum() / old.n)
     unknown = new.unknown / new.n, old.unknown / old.n
     languages = {
         name: (count / spoken[0], old.languages[name] / spoken[1])
         for name, count in new.languages.most_common(SHOWN_WORDS)
     }
-    answers = {
-        name: (float(new.answers[i] / new.n), float(old.answers[i] / old.n))
-        for i, name in enumerate(profile.labels)
-    }
-    tested = float(old.grid[..., 2].sum() / old.n)
-    of, findings = (new.n, old.n), []
-    for language, shares in languages.items():
-        if old.languages and is_change(shares, spoken) and shares[0] > shares[1]:
-            text = f"{shares[0]:.0%} of the texts are in the language {language}"
-            findings.append(f"{text} ({shares[1]:.0%} of those it learnt from)")
-    if is_change((rare[0], rare[1]), of) and rare[0] > rare[1]:
+    both = zip((new.answers / new.n).tolist(), (old.answers / old.n).tolist(), strict=True)
+    answers = dict(zip(profile.labels, both, strict=True))
+    findings = [
+        f"{now:.0%} of the texts are in the language {name} ({then:.0%} of those it learnt from)"
+        for name, (now, then) in languages.items()
+        if old.languages and is_change((now, then), spoken) and now > then
+    ]
+    if is_change((rare, tested_rare), of) and rare > tested_rare:
         words = ", ".join(word for word, _ in new.words.most_common(SHOWN_WORDS))
         text = f"{unknown[0]:.0%} of the words are unknown"
         findings.append(f"{text} ({unknown[1]:.0%} on test): {words}")
     # of equal changes one that grew comes first
-    changes = {name: round(one - other, 6) for name, (one, other) in answers.items()}
+    changes = {name: round(now - then, 6) for name, (now, then) in answers.items()}
     name = max(answers, key=lambda one: (abs(changes[one]), changes[one] > 0))
-    shares = answers[name]
-    if is_change(shares, of):
-        findings.append(f"{shares[0]:.0%} of the answers are {name} ({shares[1]:.0%} on test)")
+    if is_change(answers[name], of):
+        now, then = answers[name]
+        findings.append(f"{now:.0%} of the answers are {name} ({then:.0%} on test)")
     if high < tested - MIN_LOSS:
         findings.append("fewer answers are right")
+    accuracy = right / labelled if labelled else None
     return Drift(
-        n=new.n,
-        expected=expected,
-        low=low,
-        high=high,
-        tested=tested,
-        unknown=unknown,
-        languages=languages,
-        answers=answers,
-        findings=findings,
-        accuracy=right / labelled if labelled else None,
-        labelled=labelled,
-        trained=trained,
-        tested_on=old.n,
+        *(new.n, expected, low, high, tested, unknown, languages, answers, findings),
+        *(accuracy, labelled, trained, old.n),
     )
 
 

@@ -15,7 +15,7 @@ prepared/UNIT.json        counts; written last: the unit is done if and only if 
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import compress
@@ -28,7 +28,7 @@ import xxhash
 from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.core import languages, storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.deduplication import buckets, exact, held_out, near
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
@@ -59,7 +59,6 @@ SCHEMA = pa.schema(
         pa.field("month", pa.string()),  # of its date, such as 2026-06, where it has one
     ]
 )
-RECORD = ("row", "id", "month")  # columns of a draft that stay as they are
 NO_KEY = "split_by_missing"  # note that counts the reviews without what the split is by
 MAX_RATINGS = 1000  # distinct ratings that are counted in a unit: more are on no scale
 MAX_ID = 200  # characters of an id; what is longer is none
@@ -106,12 +105,6 @@ class Draft(NamedTuple):
     month: str | None
 
 
-def build_binary_array(values: bytes) -> pa.Array:
-    return pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(16), len(values) // 16, [None, pa.py_buffer(values)]
-    )
-
-
 class TimeSplit(NamedTuple):
     """How a split by time is made: decided by all reviews before any is prepared."""
 
@@ -120,14 +113,11 @@ class TimeSplit(NamedTuple):
     order: Order | None  # of the dates
 
 
-DateCounts = Counter[str]  # how often each date occurs (`dates.count_dates`)
-
-
-def count_unit_dates(unit: Unit, preparation: Preparation, failed: str) -> Iterator[DateCounts]:
-    """Count the reviews of each date of a unit, unless an earlier run has."""
+def count_unit_dates(unit: Unit, preparation: Preparation, failed: str) -> Iterator[Counter[str]]:
+    """Count the reviews of each date of a unit (`dates.count_dates`), unless an earlier run has."""
     path = storage.join_path(preparation.folder, f"{unit.name}.dates")
 
-    def count_unit() -> DateCounts:
+    def count_unit() -> Counter[str]:
         if not storage.exists(path):
             read_review = fields.make_review_reader(dict(unit.file.layout.mapping), Counter())
             records = work_units.read_records(unit, Tally())
@@ -140,13 +130,8 @@ def count_unit_dates(unit: Unit, preparation: Preparation, failed: str) -> Itera
     return attempt(count_unit, unit.name, unit.file.name, failed)
 
 
-def add_dates(counts: Iterable[DateCounts]) -> DateCounts:
-    """Return how many reviews of several units each date has."""
-    return sum(counts, DateCounts())
-
-
 def decide_time_split(
-    counts: DateCounts, preparation: Preparation, column: str, failed: str
+    counts: Counter[str], preparation: Preparation, column: str, failed: str
 ) -> TimeSplit:
     """Return how reviews are split by time, by the dates of all units in a `column`. Raise
     JobFailed if a unit failed, and UserError where the dates leave it open.
@@ -154,8 +139,7 @@ def decide_time_split(
     check_failed(failed)
     order = dates.decide_order(counts, column, preparation.config.dates)
     days, _ = dates.resolve_days(counts, order)
-    if not days:
-        raise UserError(f"no review has a date that can be read; {dates.FORMS}", "split_by", "time")
+    require(days, f"no review has a date that can be read; {dates.FORMS}", "split_by", "time")
     return TimeSplit(*splits.find_cut_offs(days, preparation.bounds), order)
 
 
@@ -181,63 +165,9 @@ def prepare_unit(
     """Prepare a unit unless an earlier run has; `time` says how it is split by time, if it is."""
     name = storage.join_path(preparation.folder, unit.name)
     if not storage.exists(f"{name}.json"):
-        _write_unit(unit, preparation, name, time)
+        UnitReader(unit, preparation, time).write(name)
     give_memory_back()
     return PreparedUnit(**json.loads(storage.read_bytes(f"{name}.json")))
-
-
-def _write_unit(unit: Unit, preparation: Preparation, name: str, time: TimeSplit | None) -> None:
-    reader = UnitReader(unit, preparation, time)
-    packing = pa.ipc.IpcWriteOptions(compression="lz4")
-    with (
-        storage.atomic_path(f"{name}.arrow") as path,
-        pa.OSFile(str(path), "wb") as sink,
-        pa.ipc.new_file(sink, make_schema(preparation.labels), options=packing) as writer,
-    ):
-        for table in reader.read_tables():
-            writer.write_table(table)
-    keys = np.concatenate(reader.keys) if reader.keys else np.empty(0, np.uint64)
-    packed = exact.pack_rows(b"".join(reader.hashes), keys)
-    starts = dict.fromkeys(buckets.KINDS, buckets.find_starts(np.empty(0, np.uint64)))
-    starts["hashes"] = buckets.find_starts(packed["high"].astype(np.uint64))
-    storage.write_bytes(f"{name}.hashes", packed.tobytes())
-    if preparation.labels:
-        codes = np.empty(len(packed), exact.make_codes_kind(len(preparation.labels)))
-        codes["high"] = packed["high"]
-        codes["codes"] = np.array(reader.codes, np.uint32).reshape(len(packed), -1)[packed["row"]]
-        storage.write_bytes(f"{name}.codes", codes.tobytes())
-    if preparation.config.near_duplicates:
-        bands = buckets.BucketedRows(buckets.BAND)
-        hashes = np.concatenate(reader.bands) if reader.bands else np.empty((0, 1), np.uint64)
-        for rows in near.list_band_rows(hashes, packed):
-            bands.add_rows(rows)
-        starts["bands"] = bands.save(f"{name}.bands")
-    if reader.runs:
-        starts["runs"] = reader.runs.trained.save(f"{name}.runs")
-        starts["heldout"] = reader.runs.held_out.save(f"{name}.heldout")
-    joined = np.concatenate([starts[kind] for kind in buckets.KINDS])
-    storage.write_bytes(f"{name}.starts", joined.tobytes())
-    storage.write_bytes(f"{name}.rejects", "".join(reader.rejects).encode())
-    storage.write_bytes(f"{name}.sample", json.dumps(reader.sample).encode())
-    counts = PreparedUnit(
-        unit=unit.name,
-        prepared=len(packed),
-        file=unit.file.name,
-        short_name=unit.file.short_name,
-        source=unit.file.source,
-        read=reader.read,
-        lines=reader.tally.lines,
-        bytes=reader.tally.bytes,
-        dropped=dict(sorted(reader.dropped.items())),
-        notes=dict(sorted(reader.tally.notes.items())),
-        ratings=stars.encode_ratings(reader.ratings),
-        labels={
-            name: values.keep_frequent(counts)
-            for name, counts in zip(preparation.labels, reader.values, strict=True)
-        },
-        held_out_runs=int(starts["heldout"][-1]),
-    )
-    storage.write_json(f"{name}.json", asdict(counts))
 
 
 class UnitReader:
@@ -246,7 +176,6 @@ class UnitReader:
     def __init__(self, unit: Unit, preparation: Preparation, time: TimeSplit | None) -> None:
         self.unit, self.preparation, self.time = unit, preparation, time
         self.config = preparation.config
-        self.order = time.order if time else self.config.dates
         self.read = 0
         self.tally = Tally()
         self.preparer = TextPreparer(self.config, self.tally.notes)
@@ -261,84 +190,129 @@ class UnitReader:
         self.codes: list[tuple[int, ...]] = []  # hashes of the classes of each review
         self.values: list[Counter[str]] = [Counter() for _ in preparation.labels]
 
+    def write(self, name: str) -> None:
+        """Write the files of the unit, their names after `name`, the counts last."""
+        labels, schema = self.preparation.labels, make_schema(self.preparation.labels)
+        packing = pa.ipc.IpcWriteOptions(compression="lz4")
+        with (
+            storage.atomic_path(f"{name}.arrow") as path,
+            pa.OSFile(str(path), "wb") as sink,
+            pa.ipc.new_file(sink, schema, options=packing) as writer,
+        ):
+            for table in self.read_tables():
+                writer.write_table(table)
+        keys = np.concatenate([np.empty(0, np.uint64), *self.keys])
+        packed = exact.pack_rows(b"".join(self.hashes), keys)
+        starts = dict.fromkeys(buckets.KINDS, buckets.find_starts(np.empty(0, np.uint64)))
+        starts["hashes"] = buckets.find_starts(packed["high"].astype(np.uint64))
+        storage.write_bytes(f"{name}.hashes", packed.tobytes())
+        if labels:
+            codes = np.empty(len(packed), exact.make_codes_kind(len(labels)))
+            codes["high"] = packed["high"]
+            of_rows = np.array(self.codes, np.uint32).reshape(len(packed), -1)
+            codes["codes"] = of_rows[packed["row"]]
+            storage.write_bytes(f"{name}.codes", codes.tobytes())
+        if self.config.near_duplicates:
+            bands = buckets.BucketedRows(buckets.BAND)
+            for hashes in [np.concatenate(self.bands)] if self.bands else []:
+                for rows in near.list_band_rows(hashes, packed):
+                    bands.add_rows(rows)
+            starts["bands"] = bands.save(f"{name}.bands")
+        if self.runs:
+            starts["runs"] = self.runs.trained.save(f"{name}.runs")
+            starts["heldout"] = self.runs.held_out.save(f"{name}.heldout")
+        joined = np.concatenate([starts[kind] for kind in buckets.KINDS])
+        storage.write_bytes(f"{name}.starts", joined.tobytes())
+        storage.write_bytes(f"{name}.rejects", "".join(self.rejects).encode())
+        storage.write_bytes(f"{name}.sample", json.dumps(self.sample).encode())
+        counts = PreparedUnit(
+            unit=self.unit.name,
+            prepared=len(packed),
+            file=self.unit.file.name,
+            short_name=self.unit.file.short_name,
+            source=self.unit.file.source,
+            read=self.read,
+            lines=self.tally.lines,
+            bytes=self.tally.bytes,
+            dropped=dict(sorted(self.dropped.items())),
+            notes=dict(sorted(self.tally.notes.items())),
+            ratings=stars.encode_ratings(self.ratings),
+            labels=dict(zip(labels, map(values.keep_frequent, self.values), strict=True)),
+            held_out_runs=int(starts["heldout"][-1]),
+        )
+        storage.write_json(f"{name}.json", asdict(counts))
+
     def read_tables(self) -> Iterator[pa.Table]:
         drafts, characters = list[Draft](), 0
-        for review, own_id in self.read_reviews():
-            text = self.clean_text(review.text)
-            if text is not None:
-                drafts.append(self.draft_review(review, text, own_id))
-                characters += len(text)
-                if len(drafts) == BATCH_REVIEWS or characters > BATCH_CHARACTERS:
-                    yield self.finish_batch(drafts)
-                    drafts, characters = [], 0
+        for draft in self.read_drafts():
+            drafts.append(draft)
+            characters += len(draft.text)
+            if len(drafts) == BATCH_REVIEWS or characters > BATCH_CHARACTERS:
+                yield self.finish_batch(drafts)
+                drafts, characters = [], 0
         if drafts:
             yield self.finish_batch(drafts)
 
-    def read_reviews(self) -> Iterator[tuple[fields.Review, str | None]]:
-        """Yield each review, and the user's own id of its record."""
-        mapping = dict(self.unit.file.layout.mapping)
+    def read_drafts(self) -> Iterator[Draft]:
+        """Yield each review that has a text; count the others, and note where rejects are."""
+        file, by, order = self.unit.file, self.config.split_by, self.config.dates
+        if self.time:
+            order = self.time.order
+        mapping, notes = dict(file.layout.mapping), self.tally.notes
         labels, titled = self.preparation.labels, self.config.title
-        read_fields = fields.make_review_reader(mapping, self.tally.notes, labels, titled)
+        read_fields = fields.make_review_reader(mapping, notes, labels, titled)
         for item in work_units.read_records(self.unit, self.tally):
             self.read += 1
             if isinstance(item, Reject):
-                self.record_reject(item)
+                self.dropped[item.reason] += 1
+                entry = {"file": file.name, "line": item.line, "reason": item.reason}
+                entry |= {"bytes": item.size, "sha256": hash_bytes(item.raw)}  # it names reviewers
+                self.rejects.append(json.dumps(entry) + "\n")
                 continue
             review = read_fields(item[1])
             is_known = review.rating in self.ratings or len(self.ratings) < MAX_RATINGS
             if review.rating is not None and is_known:
                 self.ratings[review.rating] += 1
             elif review.rating is not None or "stars" in mapping:
-                self.tally.notes["stars_unknown"] += 1
+                notes["stars_unknown"] += 1
+            text, reason = self.clean_text(review.text)
+            if reason:
+                self.dropped[reason] += 1
+                continue
             own_id = format_id(item[1].get(mapping[ID])) if ID in mapping else None
-            yield review, own_id if own_id and len(own_id) <= MAX_ID else None
+            product = splits.hash_identifier(review.item_id)
+            of = (file.source, review.item_id, review.user_id, review.timestamp, "")
+            yield Draft(
+                title=self.preparer.make_title(review.title, text),
+                text=text,
+                identity="\x1f".join(map(str, of)),
+                rating=review.rating[0] if review.rating else None,
+                labels=review.labels,
+                item=int.from_bytes(product[:8]) if product else 0,
+                key=splits.hash_identifier(review.user_id) if by == "user" else product,
+                day=dates.parse_day(review.timestamp, order) if by == "time" else None,
+                row=self.read,
+                id=own_id if own_id and len(own_id) <= MAX_ID else None,
+                month=dates.read_month(review.timestamp, order),
+            )
 
-    def clean_text(self, text: Any) -> str | None:
-        """Return the clean text, or None after counting why there is none."""
+    def clean_text(self, text: Any) -> tuple[str, str]:
+        """Return the clean text, or why there is none."""
+        most, least = self.config.max_characters, self.config.min_words
         if not isinstance(text, str):
-            self.dropped["no text" if text is None else "text is not a string"] += 1
-            return None
-        if len(text) > MAX_RAW_EXPANSION * self.config.max_characters:
-            self.dropped["too long"] += 1
-            return None
+            return "", "no text" if text is None else "text is not a string"
+        if len(text) > MAX_RAW_EXPANSION * most:
+            return "", "too long"
         text = self.preparer.clean(text)
         if not text:
-            self.dropped["empty text"] += 1
-        elif len(text) > self.config.max_characters:
-            self.dropped["too long"] += 1
-        elif self.config.min_words > 1 and languages.count_words(text) < self.config.min_words:
-            self.dropped["too short"] += 1
-        else:
-            return text
-        return None
-
-    def draft_review(self, review: fields.Review, text: str, own_id: str | None) -> Draft:
-        by, source = self.config.split_by, self.unit.file.source
-        item = splits.hash_identifier(review.item_id)
-        return Draft(
-            title=self.preparer.make_title(review.title, text),
-            text=text,
-            identity=f"{source}\x1f{review.item_id}\x1f{review.user_id}\x1f{review.timestamp}\x1f",
-            rating=review.rating[0] if review.rating else None,
-            labels=review.labels,
-            item=int.from_bytes(item[:8]) if item else 0,
-            key=splits.hash_identifier(review.user_id) if by == "user" else item,
-            day=dates.parse_day(review.timestamp, self.order) if by == "time" else None,
-            row=self.read,
-            id=own_id,
-            month=dates.read_month(review.timestamp, self.order),
-        )
-
-    def record_reject(self, item: Reject) -> None:
-        """Note where the record is, and not what it says, which names reviewers."""
-        self.dropped[item.reason] += 1
-        entry = {"file": self.unit.file.name, "line": item.line, "reason": item.reason}
-        entry |= {"bytes": item.size, "sha256": hash_bytes(item.raw)}
-        self.rejects.append(json.dumps(entry) + "\n")
+            return "", "empty text"
+        if len(text) > most:
+            return "", "too long"
+        return text, "too short" if least > 1 and languages.count_words(text) < least else ""
 
     def finish_batch(self, drafts: list[Draft]) -> pa.Table:
         """Drop what only shows in many texts at once, then return the columns of the rest."""
-        preparation = self.preparation
+        labels = self.preparation.labels
         columns: list[list[Any]] = [list(column) for column in zip(*drafts, strict=True)]
         for column in columns[:2]:
             self.preparer.mask(column)
@@ -346,9 +320,10 @@ class UnitReader:
             stays = [languages.find_language(text) in ("", *wanted) for text in columns[1]]
             self.dropped["other language"] += stays.count(False)
             columns = [list(compress(column, stays)) for column in columns]
-        titles, texts, identities, ratings, labels, items, keys, days, *record = columns
+        titles, texts, identities, ratings, classes, items, keys, days, *record = columns
 
         hashes = [exact.hash_text(text) for text in texts]
+        packed = b"".join(hashes)
         sides = self.assign_splits(hashes, keys, days)
         if threshold := self.config.near_duplicates:
             self.bands.append(near.hash_bands(texts, threshold))
@@ -356,42 +331,41 @@ class UnitReader:
         if self.runs:
             runs = self.runs.add_texts(texts, sides >= splits.SPLITS.index("dev"))
         self.hashes += hashes
-        packed = b"".join(hashes)
-        share = int(preparation.sample_share * (1 << 32))
+        share = int(self.preparation.sample_share * (1 << 32))
         chosen = np.frombuffer(packed, dtype=">u4").reshape(-1, 4)[:, 2] < share
         chosen &= sides == splits.SPLITS.index("pretrain")
         self.sample.extend((hashes[i].hex(), texts[i]) for i in np.flatnonzero(chosen))
-        for i, (name, counts) in enumerate(zip(preparation.labels, self.values, strict=True)):
-            counts.update(row[i] for row in labels if row[i] is not None)
-            if len(counts) > MAX_VALUES:
-                why = f"has more than {MAX_VALUES:,} different values in {self.unit.file.name}"
-                raise UserError(f"{why}; name a column with 2 to 200 classes", "labels", name)
-
-        if preparation.labels:
-            known = {
-                value: values.hash_value(value, self.config.fold_labels)
-                for value in {value for row in labels for value in row}
-            }
-            self.codes += [tuple(known[value] for value in row) for row in labels]
+        of_labels = [[row[i] for row in classes] for i in range(len(labels))]
+        for name, counts, typed in zip(labels, self.values, of_labels, strict=True):
+            counts.update(value for value in typed if value is not None)
+            many = f"has more than {MAX_VALUES:,} different values in {self.unit.file.name}; "
+            many += "name a column with 2 to 200 classes"
+            require(len(counts) <= MAX_VALUES, many, "labels", name)
+        if labels:
+            folds, distinct = self.config.fold_labels, {value for row in classes for value in row}
+            known = {value: values.hash_value(value, folds) for value in distinct}
+            self.codes += [tuple(known[value] for value in row) for row in classes]
         ids = b"".join(
             xxhash.xxh3_128_digest((identity + text).encode("utf-8", "surrogatepass"))
             for identity, text in zip(identities, texts, strict=True)
         )
-        rest = map("{}\x1f{}\x1f{}".format, titles, ratings, labels)
+        rest = map("{}\x1f{}\x1f{}".format, titles, ratings, classes)
         self.keys.append(exact.compute_keys(ids, rest))
+        schema = make_schema(labels)
         arrays = [
-            build_binary_array(ids),
-            build_binary_array(packed),
-            pa.array(ratings, pa.float64()),
-            pa.array(sides),
-            pa.array(map(join_title, titles, texts), pa.string()),
-            pa.array(map(len, titles), pa.int32()),
-            pa.array(runs),
-            pa.array(items, pa.uint64()),
-            *(pa.array(one, SCHEMA.field(n).type) for n, one in zip(RECORD, record, strict=True)),
-            *(pa.array([row[i] for row in labels], pa.string()) for i in range(len(self.values))),
+            pa.Array.from_buffers(pa.binary(16), len(texts), [None, pa.py_buffer(digests)])
+            for digests in (ids, packed)
         ]
-        return pa.Table.from_arrays(arrays, schema=make_schema(preparation.labels))
+        more: list[Any] = [
+            ratings,
+            sides,
+            list(map(join_title, titles, texts)),
+            list(map(len, titles)),
+        ]
+        more += [runs, items, *record, *of_labels]
+        for column, field in zip(more, list(schema)[len(arrays) :], strict=True):
+            arrays.append(pa.array(column, field.type))
+        return pa.Table.from_arrays(arrays, schema=schema)
 
     def assign_splits(
         self, hashes: list[bytes], keys: list[bytes | None], days: list[int | None]

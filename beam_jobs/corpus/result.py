@@ -9,22 +9,14 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.corpus import write
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
 from amazon_electra.beam_jobs.corpus.prepare import NO_KEY
-from amazon_electra.beam_jobs.corpus.write import (
-    WrittenUnit,
-    count_values,
-    decide_labels,
-    decide_scale,
-)
+from amazon_electra.beam_jobs.corpus.write import WrittenUnit
 from amazon_electra.beam_jobs.engine.units import check_failed
+from amazon_electra.beam_jobs.labels import values
 from amazon_electra.beam_jobs.labels.classes import TRAINED_SPLITS, choose_classes, warn_of_label
 from amazon_electra.beam_jobs.labels.stars import decode_ratings, describe_scale
-from amazon_electra.beam_jobs.labels.values import (
-    describe_contradictions,
-    describe_values,
-    keep_frequent,
-)
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.dates import FORMS
 from amazon_electra.beam_jobs.reading.text_lines import PlainText
@@ -104,34 +96,28 @@ def summarize_corpus(
         files[first.file]["read"] += first.read
         files[first.file]["kept"] += second.kept
     stars, columns = sum_counts(unit.stars for unit in written), list_columns(plan)
-    values = decide_labels(prepared, plan.config)
-    typed = {name: keep_frequent(count_values(prepared, name)) for name in values}
-    labels = {
-        column: choose_classes(sum_counts(unit.labels.get(column, {}) for unit in written))
-        for column in plan.preparation.labels
-    }
-    contradictory = {
-        column: sum_counts(unit.contradicted.get(column, {}) for unit in written)
-        for column in values
-    }
-    scale = decide_scale(prepared, plan.config.stars_scale)
+    typed, labels, contradictory, about = {}, {}, {}, []
+    usable = sum(unit.prepared for unit in prepared)
+    for column, known in write.decide_labels(prepared, plan.config).items():
+        typed[column] = values.keep_frequent(write.count_values(prepared, column))
+        labels[column] = choose_classes(sum_counts(u.labels.get(column, {}) for u in written))
+        several = sum_counts(unit.contradicted.get(column, {}) for unit in written)
+        contradictory[column] = several
+        told = (
+            values.describe_values(typed[column], known, usable, column),
+            values.describe_contradictions(several),
+        )
+        about += [f"label {column}: {line}" for line in told if line]
+    layouts = {file.name: file.layout for file in plan.files}
+    warnings = [warn_of_label(column, found) for column, found in labels.items()]
+    warnings += [*fields.warn_of_lacking_labels(plan.preparation.labels, layouts), *about]
+    scale = write.decide_scale(prepared, plan.config.stars_scale)
     notes = [unit.notes for unit in prepared]
     for unit in prepared:
         ratings = decode_ratings(unit.ratings)
         mapped = scale.map_ratings(np.array([number for number, _ in ratings]))
         unknown = sum(n for n, code in zip(ratings.values(), mapped, strict=True) if not code)
         notes.append({"stars_unknown": unknown} if unknown else {})
-    warnings = [warn_of_label(column, found) for column, found in labels.items()]
-    warnings += fields.warn_of_lacking_labels(
-        plan.preparation.labels, {file.name: file.layout for file in plan.files}
-    )
-    usable = sum(unit.prepared for unit in prepared)
-    for column in values:
-        lines = (
-            describe_values(typed[column], values[column], usable, column),
-            describe_contradictions(contradictory[column]),
-        )
-        warnings += [f"label {column}: {line}" for line in lines if line]
     lost, sides = dropped.get("withheld", 0), sum_counts(unit.splits for unit in written)
     of = lost + sum(sides.get(side, 0) for side in TRAINED_SPLITS)
     if lost > MIN_WITHHELD * of:
@@ -140,8 +126,7 @@ def summarize_corpus(
             "repeat dev or test reviews or evaluation texts"
         )
     if not plan.config.stars_scale and scale.name == "0-10":
-        about = describe_scale(scale, range(11))
-        warnings.append(f"stars are on the scale 0-10: {about}")
+        warnings.append(f"stars are on the scale 0-10: {describe_scale(scale, range(11))}")
     is_text = all(file.layout.name == PlainText.name for file in plan.files)
     if not labels and all(name.endswith("none") for name in stars) and not is_text:
         unused = ", ".join(name or '""' for name in columns["unused"]) or "none"

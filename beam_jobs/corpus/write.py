@@ -133,8 +133,7 @@ class WriteUnits(beam.DoFn):
     def __init__(self, folders: Folders) -> None:
         self.folders = folders
         self.splitter: SentenceSplitter | None = None
-        self.places: dict[str, tuple[int, int, int]] = {}
-        """Of each unit its number, and how many lines and records of its file lie before it."""
+        self.numbers: dict[str, int] = {}
 
     def process(
         self,
@@ -150,69 +149,33 @@ class WriteUnits(beam.DoFn):
             from amazon_electra.beam_jobs.text.punkt import decode_punkt
 
             self.splitter = SentenceSplitter(decode_punkt(punkt))
-            self.places = {
-                unit.unit: (number, unit.lines_before, unit.rows_before)
-                for number, unit in enumerate(units)
-            }
+            self.numbers = {unit.unit: number for number, unit in enumerate(units)}
         unit, joined = element
         give_memory_back()
-        (prepared,) = joined["prepared"]
-        found = {
-            kind: b"".join(joined.get(kind, [])) for kind in ("near", "exact", "contradictions")
-        }
-        work = partial(self.write_unit, prepared, found, scale, matches, labels)
-        for done in attempt(work, unit, prepared.file, self.folders.failed):
+        [prepared] = joined["prepared"]
+        kinds = "near", "exact", "contradictions"
+        near, exact, several = (b"".join(joined.get(kind, ())) for kind in kinds)
+        reasons = np.full(prepared.prepared, STAYS, np.uint8)
+        for packed, reason in ((near, "near duplicate"), (exact, "duplicate")):
+            reasons[np.frombuffer(packed, ROW_NUMBER)] = WRITE_REASONS.index(reason)
+        contradictions, number = np.frombuffer(several, CONTRADICTION), self.numbers[unit]
+
+        def write() -> WrittenUnit:
+            marker = storage.join_path(self.folders.written, f"{unit}.json")
+            if storage.exists(marker):
+                return WrittenUnit(**json.loads(storage.read_bytes(marker)))
+            assert self.splitter
+            tables = UnitTables(
+                *(prepared, units[number], reasons.copy(), contradictions),
+                *(UnitMatches(number, matches), scale, labels, self.splitter),
+            )
+            counts = tables.write(self.folders)
+            storage.write_json(marker, asdict(counts))
+            return counts
+
+        for done in attempt(write, unit, prepared.file, self.folders.failed):
             add_to_counters({"kept": done.kept}, done.dropped)
             yield done
-
-    def write_unit(
-        self,
-        prepared: PreparedUnit,
-        found: Mapping[str, bytes],
-        scale: Scale,
-        matches: Sequence[str],
-        labels: Mapping[str, LabelValues],
-    ) -> WrittenUnit:
-        """Write a unit unless an earlier run has; `found` was joined with it, by kind."""
-        unit, folders = prepared.unit, self.folders
-        marker = storage.join_path(folders.written, f"{unit}.json")
-        if storage.exists(marker):
-            return WrittenUnit(**json.loads(storage.read_bytes(marker)))
-        assert self.splitter
-        number, lines_before, rows_before = self.places[unit]
-        reasons = np.full(prepared.prepared, STAYS, np.uint8)
-        for kind, reason in (("near", "near duplicate"), ("exact", "duplicate")):
-            reasons[np.frombuffer(found[kind], ROW_NUMBER)] = WRITE_REASONS.index(reason)
-        held = UnitMatches(number, matches)
-        several = np.frombuffer(found["contradictions"], CONTRADICTION)
-        tables = UnitTables(
-            prepared, rows_before, reasons, self.splitter, scale, held, labels, several
-        )
-        with storage.open_bytes(storage.join_path(folders.prepared, f"{unit}.arrow")) as stream:
-            reader = pa.ipc.open_file(stream)
-            rows = write_tables(
-                storage.join_path(folders.output, f"corpus-{unit}.parquet"),
-                make_corpus_schema(reader.schema),
-                tables.read_tables(reader),
-            )
-        rejects = storage.read_bytes(storage.join_path(folders.prepared, f"{unit}.rejects"))
-        entries = [json.loads(line) for line in rejects.splitlines()]
-        moved = [entry | {"line": entry["line"] + lines_before} for entry in entries]
-        write_lines(moved, storage.join_path(folders.output, "rejects"), unit)
-        write_lines(tables.contradicted, storage.join_path(folders.output, CONTRADICTED), unit)
-        dropped = np.bincount(reasons, minlength=STAYS).tolist()
-        counts = WrittenUnit(
-            unit=unit,
-            kept=rows,
-            dropped=dict(zip(WRITE_REASONS, dropped, strict=False)),
-            sentences=tables.sentences,
-            splits=dict(sorted(tables.splits.items())),
-            stars=dict(sorted(tables.stars.items())),
-            labels={name: dict(sorted(counts.items())) for name, counts in tables.labels.items()},
-            contradicted=count_contradictions(several, labels),
-        )
-        storage.write_json(marker, asdict(counts))
-        return counts
 
 
 def write_lines(entries: Sequence[Mapping[str, Any]], folder: str, unit: str) -> None:
@@ -228,13 +191,13 @@ class UnitTables:
     """The rows of a unit that stay, batch by batch, and their counts."""
 
     prepared: PreparedUnit
-    rows_before: int  # records of its file
+    size: UnitSize
     reasons: np.ndarray
-    splitter: SentenceSplitter
-    scale: Scale
-    matches: UnitMatches
-    classes: Mapping[str, LabelValues]
     contradictions: np.ndarray
+    matches: UnitMatches
+    scale: Scale
+    classes: Mapping[str, LabelValues]
+    splitter: SentenceSplitter
     splits: Counter[str] = field(default_factory=Counter)
     stars: Counter[str] = field(default_factory=Counter)
     labels: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -242,7 +205,36 @@ class UnitTables:
     contradicted: list[dict[str, Any]] = field(default_factory=list)
     """Where the texts are whose copies have several classes, and which."""
 
-    def read_tables(self, reader: pa.ipc.RecordBatchFileReader) -> Iterator[pa.Table]:
+    def write(self, folders: Folders) -> WrittenUnit:
+        """Write the unit's files of the corpus."""
+        unit = self.size.unit
+        prepared, output = (
+            partial(storage.join_path, folder) for folder in (folders.prepared, folders.output)
+        )
+        with storage.open_bytes(prepared(f"{unit}.arrow")) as stream:
+            reader = pa.ipc.open_file(stream)
+            schema = make_corpus_schema(reader.schema)
+            tables = self._read_tables(reader, schema)
+            rows = write_tables(output(f"corpus-{unit}.parquet"), schema, tables)
+        rejects = map(json.loads, storage.read_bytes(prepared(f"{unit}.rejects")).splitlines())
+        moved = [entry | {"line": entry["line"] + self.size.lines_before} for entry in rejects]
+        write_lines(moved, output("rejects"), unit)
+        write_lines(self.contradicted, output(CONTRADICTED), unit)
+        dropped = np.bincount(self.reasons, minlength=STAYS).tolist()
+        return WrittenUnit(
+            unit=unit,
+            kept=rows,
+            dropped=dict(zip(WRITE_REASONS, dropped, strict=False)),
+            sentences=self.sentences,
+            splits=dict(sorted(self.splits.items())),
+            stars=dict(sorted(self.stars.items())),
+            labels={name: dict(sorted(counts.items())) for name, counts in self.labels.items()},
+            contradicted={column: self._count_contradictions(column) for column in self.classes},
+        )
+
+    def _read_tables(
+        self, reader: pa.ipc.RecordBatchFileReader, schema: pa.Schema
+    ) -> Iterator[pa.Table]:
         """Yield the rows that stay; those that nearly repeat a held-out text are withheld."""
         start = 0
         for i in range(reader.num_record_batches):
@@ -253,10 +245,10 @@ class UnitTables:
             stays = reasons == STAYS
             if stays.any():
                 rows = start + np.flatnonzero(stays)
-                yield self._build_table(batch.filter(pa.array(stays)), rows)
+                yield self._build_table(batch.filter(pa.array(stays)), rows, schema)
             start += batch.num_rows
 
-    def _build_table(self, batch: pa.RecordBatch, rows: np.ndarray) -> pa.Table:
+    def _build_table(self, batch: pa.RecordBatch, rows: np.ndarray, schema: pa.Schema) -> pa.Table:
         sides = batch.column("split").to_numpy(zero_copy_only=False)
         for side, count in zip(*np.unique(sides, return_counts=True), strict=True):
             self.splits[SPLITS[side]] += int(count)
@@ -265,80 +257,54 @@ class UnitTables:
         codes = self.scale.map_ratings(given)
         for code, count in zip(*np.unique(sides * 8 + codes, return_counts=True), strict=True):
             self.stars[f"{SPLITS[code // 8]}.{code % 8 or 'none'}"] += int(count)
-        columns = {n: batch.column(n) for n in ("review_id", "text_hash")}
+        columns = {n: batch.column(n) for n in ("review_id", "text_hash", "id")}
         columns["stars"] = pa.array(codes, mask=codes == 0)
         one = pa.array(np.zeros(batch.num_rows, np.int32))
         columns["source"] = pa.DictionaryArray.from_arrays(one, [self.prepared.source])
         columns["file"] = pa.DictionaryArray.from_arrays(one, [self.prepared.short_name])
-        columns["row"] = pc.add(batch.column("row"), self.rows_before)
-        columns["id"] = batch.column("id")
+        columns["row"] = pc.add(batch.column("row"), self.size.rows_before)
         columns["product"] = pa.array(items, mask=items == 0)
         columns["month"] = batch.column("month").dictionary_encode()
         columns["split"] = pa.DictionaryArray.from_arrays(batch.column("split"), list(SPLITS))
         columns["has_title"] = pc.greater(batch.column("title_characters"), 0)
         columns["sentences"] = split_reviews(batch, self.splitter)
         self.sentences += len(columns["sentences"].values)
-        schema = make_corpus_schema(batch.schema)
-        for name in (name for name in schema.names if name.startswith(LABEL)):
-            classes, column = self._map_labels(name, batch, rows), name.removeprefix(LABEL)
-            columns[name] = pa.array(classes, pa.string()).dictionary_encode()
+        for column, known in self.classes.items():
+            classes = self._map_labels(column, batch, rows)
+            columns[LABEL + column] = pa.array(classes, pa.string()).dictionary_encode()
             for (side, value), count in Counter(zip(sides.tolist(), classes, strict=True)).items():
-                is_multilabel = self.classes[column].is_multilabel
-                count_labels(self.labels[column], SPLITS[side], value, is_multilabel, count)
+                counts = self.labels[column]
+                count_labels(counts, SPLITS[side], value, known.is_multilabel, count)
         return pa.Table.from_pydict(columns, schema=schema)
 
-    def _map_labels(self, name: str, batch: pa.RecordBatch, rows: np.ndarray) -> list[str | None]:
-        """Return the classes of reviews with these row numbers; none where copies have several."""
-        column = name.removeprefix(LABEL)
-        known = self.classes[column]
-        typed = batch.column(name).to_pylist()
-        found = {value: known.find_class(value) for value in {*typed}}
-        names = [found[value] for value in typed]
-        number = list(self.classes).index(column)
+    def _list_contradictions(self, column: str) -> tuple[np.ndarray, list[list[str]]]:
+        """Return CONTRADICTION of a label, and the classes that the copies of each text have."""
+        known, number = self.classes[column], [*self.classes].index(column)
         several = self.contradictions[self.contradictions["column"] == number]
+        names = {hash_value(name, known.folds): name for name in known.names.values()}
+        return several, [
+            sorted({names.get(code, "several values") for code in codes if code})
+            for codes in several["codes"].tolist()
+        ]
+
+    def _count_contradictions(self, column: str) -> dict[str, int]:
+        counts = Counter(map(" and ".join, self._list_contradictions(column)[1]))
+        return dict(sorted(counts.items()))
+
+    def _map_labels(self, column: str, batch: pa.RecordBatch, rows: np.ndarray) -> list[str | None]:
+        """Return the classes of reviews with these row numbers; none where copies have several."""
+        typed = batch.column(LABEL + column).to_pylist()
+        found = {value: self.classes[column].find_class(value) for value in {*typed}}
+        names = [found[value] for value in typed]
+        several, labels = self._list_contradictions(column)
         _, here, places = np.intersect1d(rows, several["row"], return_indices=True)
-        of_codes = name_codes(known)
-        for place, codes in zip(here.tolist(), several["codes"][places].tolist(), strict=True):
+        for place, other in zip(here.tolist(), places.tolist(), strict=True):
             names[place] = None
             row, own_id, text = (batch.column(n)[place].as_py() for n in ("row", "id", "text"))
-            where = {"file": self.prepared.short_name, "column": column}
-            of_row = {"row": row + self.rows_before, "id": own_id}
-            labels = name_all(codes, of_codes)
-            self.contradicted.append({**where, **of_row, "labels": labels, "text": text})
+            entry = {"file": self.prepared.short_name, "column": column}
+            entry |= {"row": row + self.size.rows_before, "id": own_id}
+            self.contradicted.append(entry | {"labels": labels[other], "text": text})
         return names
-
-
-def name_codes(known: LabelValues) -> dict[int, str]:
-    """Return the classes of a label by the hashes of their values."""
-    return {hash_value(name, known.folds): name for name in known.names.values()}
-
-
-def name_all(codes: Iterable[int], names: Mapping[int, str]) -> list[str]:
-    return sorted({names.get(code, "several values") for code in codes if code})
-
-
-def count_contradictions(
-    contradictions: np.ndarray, labels: Mapping[str, LabelValues]
-) -> dict[str, dict[str, int]]:
-    """Return how many texts have copies of several classes, by label and these classes."""
-    counted: dict[str, dict[str, int]] = {}
-    for number, (column, known) in enumerate(labels.items()):
-        names = name_codes(known)
-        counts: Counter[str] = Counter()
-        for codes in contradictions["codes"][contradictions["column"] == number].tolist():
-            counts[" and ".join(name_all(codes, names))] += 1
-        counted[column] = dict(sorted(counts.items()))
-    return counted
-
-
-def split_titles(batch: pa.RecordBatch) -> tuple[list[str], list[str]]:
-    """Return the titles of prepared reviews that have one, and the texts of all without them."""
-    titles, bodies = [], []
-    columns = (batch.column(name).to_pylist() for name in ("text", "title_characters"))
-    for text, size in zip(*columns, strict=True):
-        titles += [text[:size]] if size else []
-        bodies.append(text[size + 1 :] if size else text)
-    return titles, bodies
 
 
 def split_reviews(batch: pa.RecordBatch, splitter: SentenceSplitter) -> pa.ListArray:
@@ -347,7 +313,10 @@ def split_reviews(batch: pa.RecordBatch, splitter: SentenceSplitter) -> pa.ListA
     has_title = sizes > 0
     if not has_title.any():
         return splitter.split(batch.column("text"))
-    titles, bodies = split_titles(batch)
+    titles, bodies = list[str](), list[str]()
+    for text, size in zip(batch.column("text").to_pylist(), sizes.tolist(), strict=True):
+        titles += [text[:size]] if size else []
+        bodies.append(text[size + 1 :] if size else text)
     sentences = splitter.split(pa.array(bodies, pa.string()))
     starts, count = sentences.offsets.to_numpy(), len(sentences.values)
     order = np.insert(np.arange(count), starts[:-1][has_title], count + np.arange(len(titles)))

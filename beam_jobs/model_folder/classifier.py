@@ -21,14 +21,7 @@ from .config import (
     read_file,
     read_parts,
 )
-from .network import (
-    Compute,
-    Text,
-    WrongScores,
-    check_scores,
-    load_graph,
-    load_tokenizer,
-)
+from .network import Compute, Text, WrongScores, check_scores, load_graph, load_tokenizer
 from .probabilities import apply_temperature, sum_logits, take_logarithms
 from .words import Words, load_pipeline
 
@@ -123,49 +116,42 @@ class Classifier:
         ]
         files = [read_file(read, name, fail) for name in config.list_files(precision)]
         try:
-            found = cls._open(config, files, parts, threads, fail)
-            found.compute_logits([PROBE])
+            compute_logits = open_weights(config, files, parts, threads)
+            compute_logits([PROBE])
         except Exception as error:  # each library raises whatever it comes upon
             why = " ".join(str(error).split())
             raise fail(f"cannot be loaded ({why}); export it again") from error
-        return found
+        return cls(config, compute_logits, parts, fail)
 
-    @classmethod
-    def _open(
-        cls,
-        config: ModelConfig,
-        files: Sequence[bytes],
-        parts: Sequence[tuple["Classifier", float]],
-        threads: int,
-        fail: Fail,
-    ) -> "Classifier":
-        """Return the classifier of these files, or of these parts."""
-        is_multilabel = config.is_multilabel
-        if parts:
 
-            def add(texts: Sequence[Text]) -> np.ndarray:
-                found = [part.compute_probabilities(texts) for part, _ in parts]
-                return sum_logits(
-                    [take_logarithms(one, is_multilabel) for one in found],
-                    [weight for _, weight in parts],
-                )
+def open_weights(
+    config: ModelConfig,
+    files: Sequence[bytes],
+    parts: Sequence[tuple[Classifier, float]],
+    threads: int,
+) -> Compute:
+    """Return what computes the logits of texts by these files, or by these parts."""
+    classes, is_multilabel = len(config.labels), config.is_multilabel
+    if parts:
 
-            return cls(config, add, parts=parts, fail=fail)
-        if config.is_network:
-            weights, content = files
-            tokenizer = load_tokenizer(content, config.amazon_electra.max_length)
-            about = tokenizer, len(config.labels), config.pad_token_id, threads
-            return cls(config, load_graph(weights, *about), fail=fail)
-        if config.amazon_electra.kind == "skops":
-            compute = load_pipeline(files[0], config.labels)
-            return cls(
-                config, lambda texts: take_logarithms(compute(texts), is_multilabel), fail=fail
-            )
-        words = Words.load(files[0])
+        def add(texts: Sequence[Text]) -> np.ndarray:
+            found = [part.compute_probabilities(texts) for part, _ in parts]
+            logits = [take_logarithms(one, is_multilabel) for one in found]
+            return sum_logits(logits, [weight for _, weight in parts])
 
-        def compute_logits(texts: Sequence[Text]) -> np.ndarray:
-            logits = words.compute_logits(texts)
-            check_scores(logits, len(texts), len(config.labels))
-            return logits
+        return add
+    if config.is_network:
+        weights, content = files
+        tokenizer = load_tokenizer(content, config.amazon_electra.max_length)
+        return load_graph(weights, tokenizer, classes, config.pad_token_id, threads)
+    if config.amazon_electra.kind == "skops":
+        compute = load_pipeline(files[0], config.labels)
+        return lambda texts: take_logarithms(compute(texts), is_multilabel)
+    words = Words.load(files[0])
 
-        return cls(config, compute_logits, fail=fail)
+    def compute_logits(texts: Sequence[Text]) -> np.ndarray:
+        logits = words.compute_logits(texts)
+        check_scores(logits, len(texts), classes)
+        return logits
+
+    return compute_logits

@@ -7,12 +7,7 @@ from typing import Literal, Self
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
-ONNX, QUANTIZED, WORDS, PIPELINE = (
-    "model.onnx",
-    "model_quantized.onnx",
-    "words.npz",
-    "model.skops",
-)
+ONNX, QUANTIZED, WORDS, PIPELINE = "model.onnx", "model_quantized.onnx", "words.npz", "model.skops"
 """Weights of a network in fp32 and in int8, those of TF-IDF, and a pipeline of scikit-learn."""
 MULTILABEL = "multi_label_classification"
 """transformers' `problem_type` of a model whose texts may have several labels."""

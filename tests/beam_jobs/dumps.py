@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +19,6 @@ from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.corpus import plan
 from amazon_electra.beam_jobs.corpus.prepare import (
-    add_dates,
     count_unit_dates,
     decide_time_split,
     prepare_unit,
@@ -127,9 +126,9 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     ]
     time = None
     if config.split_by == "time":
-        dates = add_dates(
-            found for unit in cut for found in count_unit_dates(unit, preparation, folders.failed)
-        )
+        dates = Counter[str]()
+        for unit in cut:
+            dates.update(*count_unit_dates(unit, preparation, folders.failed))
         column = work_units.name_column(corpus.files, "timestamp")
         time = decide_time_split(dates, preparation, column, folders.failed)
     prepared = [prepare_unit(unit, preparation, time) for unit in cut]

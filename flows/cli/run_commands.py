@@ -74,7 +74,7 @@ def run_study(
     *,
     recipe: Annotated[
         str, Doc(f"Recipe of what is made from the dump: {SIZES}, or a YAML file")
-    ] = ("sample"),
+    ] = "sample",
     store: StorePlace = None,
     dry_run: DryRun = False,
 ) -> None:
@@ -83,17 +83,16 @@ def run_study(
     the text of --study.general-text; the texts of the other tasks are withheld from all of them.
     The same command continues an interrupted study; after a change it makes only what changed.
     """
-    from amazon_electra.beam_jobs.core.settings import build_settings
     from amazon_electra.flows.cli import running
-    from amazon_electra.flows.configuration.study_file import StudyChoice
+    from amazon_electra.flows.studies.study_file import load_study
 
-    choice = build_settings(StudyChoice, {**given.pop("study", {}), "file": name})
     opened = build_store(store, dry_run)
-    form = fill_form(Parameters, **given, recipe=recipe, store=opened.address)
-    loaded = running.load_study(form, choice)
-    if loaded.reads_dump:
+    given["study"] = {**given.get("study", {}), "file": name}
+    form = fill_form(StudyForm, **given, recipe=recipe, store=opened.address)
+    study = load_study(form)
+    if study.reads_dump:
         require_dump(given)
-    running.execute_study(form, loaded, opened, dry_run)
+    running.execute_study(form, study, opened, dry_run)
 
 
 run, score = make_command(run_graph, SHORT), make_command(score_dump, SHORT)

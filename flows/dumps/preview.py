@@ -19,7 +19,6 @@ from amazon_electra.beam_jobs.labels.stars import Scale, decide_scales, describe
 from amazon_electra.beam_jobs.labels.values import (
     LABEL,
     decide_values,
-    describe_values,
     split_classes,
 )
 from amazon_electra.beam_jobs.reading import detection, fields, work_units
@@ -56,6 +55,10 @@ class Preview:
     def mapping(self) -> dict[str, str]:
         """Field → column."""
         return dict(self.file.layout.mapping)
+
+    @property
+    def labels(self) -> list[str]:
+        return [field.removeprefix(LABEL) for field in self.mapping if field.startswith(LABEL)]
 
     @property
     def records(self) -> list[dict[str, Any]]:
@@ -108,7 +111,7 @@ def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
         )
 
 
-def describe_file(preview: Preview, scale: Scale | None, folds: bool = True) -> Iterator[str]:
+def describe_file(preview: Preview, scale: Scale | None, folds: bool) -> Iterator[str]:
     """Yield lines about a file: format, columns and their use, ten records, about how many. `scale`
     is that of the stars, if it is certain; `folds` whether spellings of a label are joined.
     """
@@ -126,7 +129,13 @@ def describe_file(preview: Preview, scale: Scale | None, folds: bool = True) -> 
     if title and 10 * missing > len(reviews):
         entry = show_option("--columns", fields.format_entry("text", title))
         yield f"texts     {missing:,} of {len(reviews):,} have none; {entry} reads {title} alone"
-    yield from (f"label     {line}" for line in describe_labels(preview, folds))
+    for column in preview.labels:
+        counts = count_classes(preview.count_values(column), folds)
+        steps = " < ".join(order_classes([name for name, _ in counts.most_common()]))
+        order = f"; in the order {steps}" if steps else ""
+        yield f"label     {column}: {format_most(counts, SHOWN)}{order}"
+    if offer := offer_marks(preview):
+        yield f"label     {offer}"
     if n := preview.decoded_as_cp1252:
         other = f"not in {layout.encoding} and read as cp1252; name another with `dump.encoding`"
         yield f"encoding  {n:,} of the first texts are {other}"
@@ -148,31 +157,9 @@ def describe_file(preview: Preview, scale: Scale | None, folds: bool = True) -> 
         yield f"          {stars:<{width}}  {cut}"
 
 
-def describe_labels(preview: Preview, folds: bool) -> Iterator[str]:
-    """Yield lines about the labels of a file: their classes, and how they were read."""
-    rows = len(preview.records)
-    labels = [field.removeprefix(LABEL) for field in preview.mapping if field.startswith(LABEL)]
-    for column in labels:
-        typed = preview.count_values(column)
-        counts, values = count_classes(typed, folds), decide_values(typed, folds)
-        yield f"{column}: {format_most(counts, SHOWN)}"
-        if steps := order_classes([name for name, _ in counts.most_common()]):
-            yield f"{column}: in the order {' < '.join(steps)}"
-        if line := describe_values(typed, values, rows, column):
-            yield f"{column}: {line}"
-        if values.is_multilabel and (empty := rows - typed.total()):
-            yield (
-                f"{column}: {empty:,} of the first {rows:,} rows have no value and are unlabelled; "
-                "a row of none of the classes has []"
-            )
-    if offer := offer_marks(preview):
-        yield offer
-
-
 def offer_marks(preview: Preview) -> str:
     """Return how the columns that hold 0 and 1 alone are read as one label; "" without several."""
-    labels = [name for field, name in preview.mapping.items() if field.startswith(LABEL)]
-    known = [*labels, *preview.file.layout.unused]
+    known = [*preview.labels, *preview.file.layout.unused]
     marks = [name for name in known if {*preview.count_values(name)} == fields.MARKS]
     if len(marks) < 2:
         return ""

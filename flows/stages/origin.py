@@ -16,7 +16,7 @@ from pydantic import Field
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.configuration.form import LAST, Pretraining, name_origin
+from amazon_electra.flows.configuration.form import DEFAULT_START, LAST, Pretraining
 from amazon_electra.flows.stages.external import build_external_stage
 from amazon_electra.flows.store.stage import ExistingStage, Stage
 from amazon_electra.flows.store.store import Store
@@ -38,6 +38,7 @@ START = "pretraining.start_from"
 HUB_SECONDS = 10
 """For the hub to say which commit a name stands for."""
 CONFIG = "config.json"
+NAMES = {DEFAULT_START: "MiniLM", LAST: "last run"}
 
 
 def build_start_stage(chosen: Pretraining, store: Store, dump: Stage | None = None) -> Stage | None:
@@ -66,6 +67,16 @@ def find_last_encoder(dump: Stage | None, store: Store) -> str:
             if (folder / name / CONFIG).is_file():
                 return str(folder / name)
     raise UserError(f"no run of another dump in {store.address}", START, LAST)
+
+
+def name_origin(place: str) -> str:
+    """Return what reports call the encoder of a place: the last part of its name."""
+    if place in NAMES:
+        return NAMES[place]
+    kind = find_kind(place)
+    if kind in (None, "folder"):
+        return Path(place).expanduser().resolve().name
+    return parse_place(kind, place)["name"].rpartition("/")[2]
 
 
 class OriginConfig(Settings):

@@ -57,6 +57,19 @@ class Report(Stage):
         return write_report(folder / STUDY, folder).content
 
 
+class StudyConfig(Settings):
+    """What decides the report of a study besides the evaluations."""
+
+    study: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class StudyReport(Report):
+    """The report of a study."""
+
+    name, version, Config = "study", 19, StudyConfig
+
+
 @dataclass(frozen=True)
 class RunFacts:
     """What the report of a run shows."""
@@ -83,12 +96,12 @@ def build_report_stage(recipe: str, dump: Stage, facts: RunFacts) -> Report:
         title += f" from {get_name(origin)}"
     inputs = {cell.finetuned.title: cell.evaluated for cell in (*facts.cells, *facts.curve)}
     inputs |= {"encoder": facts.encoder, **{model.title: model for model in facts.models}}
-    describe = partial(describe_study, title, facts)
+    describe = partial(describe_run, title, facts)
     return Report(ReportConfig(title=title), inputs, describe=describe)
 
 
-def describe_study(title: str, facts: RunFacts, store: Store) -> ReportInput:
-    """Return the study as the report's job reads it."""
+def describe_run(title: str, facts: RunFacts, store: Store) -> ReportInput:
+    """Return the run as the report's job reads it."""
     made, cells, origin = facts.made, facts.cells, find_stage(facts.made, "origin")
     files = ("results.json", SUSPICIOUS, ERRORS, COST)
     folders = [store.fetch(model, *files) for model in facts.models]
@@ -99,7 +112,7 @@ def describe_study(title: str, facts: RunFacts, store: Store) -> ReportInput:
     names = list(dict.fromkeys(cell.arm for cell in cells))
     # those that differ in the encoder alone, adapted and as published
     pairs = [(arm, arm.replace(ADAPTED, "", 1)) for arm in names if origin and ADAPTED in arm]
-    pairs = [(adapted, published) for adapted, published in pairs if published in names]
+    pairs = [pair for pair in pairs if pair[1] in names]
     first = [(names[0], other) for other in names[1:]]
     tasks = list(dict.fromkeys(cell.task for cell in cells))
     return ReportInput(
@@ -107,7 +120,7 @@ def describe_study(title: str, facts: RunFacts, store: Store) -> ReportInput:
         command=facts.command,
         store=store.address,
         arms=[_describe_arm(store, arms[name], tasks, facts.encoder) for name in names],
-        comparisons=[*first, *(pair for pair in pairs if pair not in first)] if pairs else [],
+        comparisons=list(dict.fromkeys([*first, *pairs])) if pairs else [],
         cells=[describe_cell(store, cell) for cell in cells],
         curve=[describe_cell(store, cell) for cell in facts.curve],
         models=folders,
@@ -163,18 +176,17 @@ def describe_cell(store: Store, cell: Cell) -> CellFacts:
 
 def format_command(asked: Parameters) -> str:
     """Return the command that gives this report again, as a shell reads it."""
-    words = ["amazon-electra", "run", "--dump", *asked.dump.paths, "--store", asked.store]
-    words += ["--recipe", asked.recipe]
-    if asked.effort != "auto":
-        words += ["--effort", asked.effort]
-    return shlex.join([*words, *list_changed_settings(asked)])
+    effort = ["--effort", asked.effort] if asked.effort != "auto" else []
+    return shlex.join(["amazon-electra", "run", *list_options(asked), *effort])
 
 
-def list_changed_settings(asked: Parameters) -> list[str]:
-    """Return the options that differ from the defaults, except the files of the dump."""
-    changes = list_changes(asked)
-    changes.pop("dump.paths", None)
-    return write_options(changes)
+def list_options(asked: Parameters, reads_dump: bool = True) -> list[str]:
+    """Return the options that give a form again, without the name of a study's file."""
+    left_out = ("dump.paths", "study.file")
+    changes = {path: value for path, value in list_changes(asked).items() if path not in left_out}
+    dump = ["--dump", *asked.dump.paths] if reads_dump else []
+    general = ["--store", asked.store, "--recipe", asked.recipe]
+    return [*dump, *general, *write_options(changes)]
 
 
 def _describe_arm(store: Store, cell: Cell, tasks: list[str], trained: Stage) -> ArmFacts:

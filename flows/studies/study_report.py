@@ -5,48 +5,43 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from amazon_electra.flows.configuration.form import Parameters
-from amazon_electra.flows.configuration.form_tools import write_options
-from amazon_electra.flows.configuration.study_file import Arm, StudyChoice
+from amazon_electra.flows.configuration.form import StudyForm
 from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.stages.report import (
+    StudyConfig,
+    StudyReport,
     describe_cell,
     describe_sources,
     is_held_out,
-    list_changed_settings,
+    list_options,
 )
-from amazon_electra.flows.stages.study import StudyConfig, StudyReport
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest
-from amazon_electra.flows.studies.study_reading import LoadedStudy, find_study_file
+from amazon_electra.flows.studies.study_file import Arm, Study
 from amazon_electra.flows.studies.study_stages import StudyStages
 from amazon_electra.model.report.inputs import ArmFacts, ReportInput
 
 
 def build_study_report(
-    stages: StudyStages, parameters: Parameters, counted: Sequence[Stage]
+    stages: StudyStages, form: StudyForm, counted: Sequence[Stage]
 ) -> StudyReport:
     """Return the stage of the report; `counted` are the stages whose counts it shows."""
-    loaded = stages.loaded
     return StudyReport(
-        StudyConfig(study=loaded.study.model_dump(mode="json", exclude_defaults=True)),
+        StudyConfig(study=stages.study.model_dump(mode="json", exclude_defaults=True)),
         {cell.evaluated.label: cell.evaluated for cell in stages.cells},
-        title=loaded.choice.title,
-        describe=lambda store: describe_study(stages, parameters, counted),
-        file=find_study_file(loaded.choice.file),
+        title=form.study.title,
+        describe=lambda store: describe_study(stages, form, counted),
     )
 
 
-def describe_study(
-    stages: StudyStages, parameters: Parameters, counted: Sequence[Stage]
-) -> ReportInput:
+def describe_study(stages: StudyStages, form: StudyForm, counted: Sequence[Stage]) -> ReportInput:
     """Return study.json, as model/report/report.py reads it."""
     study, store = stages.study, stages.store
     return ReportInput(
         title=study.title,
         question=study.question,
-        command=format_command(stages.loaded, parameters),
-        arms=[describe_arm(stages, arm) for arm in stages.arms.values()],
+        command=format_command(study, form),
+        arms=[describe_arm(stages, arm) for arm in study.arms],
         cells=[describe_cell(store, cell) for cell in stages.cells],
         **describe_sources(store, counted, stages.origins),
     )
@@ -73,23 +68,17 @@ def describe_arm(stages: StudyStages, arm: Arm) -> ArmFacts:
     )
 
 
-def format_command(loaded: LoadedStudy, parameters: Parameters) -> str:
+def format_command(study: Study, form: StudyForm) -> str:
     """Return what makes the study again, as a shell reads it."""
-    choice = loaded.choice
-    words = ["amazon-electra", "study", choice.file]
-    words += ["--recipe", parameters.recipe, "--store", parameters.store]
-    words += ["--dump", *parameters.dump.paths] if loaded.reads_dump else []
-    own: dict[str, Any] = {"study.general_text": choice.general_text} if choice.general_text else {}
-    own |= {"study.at_once": choice.at_once} if choice.at_once != StudyChoice().at_once else {}
-    own |= {f"study.{name}": text.split(",") for name, text in choice.settings.items()}
-    return shlex.join([*words, *list_changed_settings(parameters), *write_options(own)])
+    options = list_options(form, study.reads_dump)
+    return shlex.join(["amazon-electra", "study", form.study.file, *options])
 
 
 def find_trainings(stages: StudyStages, arm: Arm) -> tuple[list[Manifest], bool]:
     """Return the pre-trainings, in this store, of the arm's encoder and those of its teachers, and
     whether these are all that the encoders were trained on.
     """
-    chain = stages.list_with_teachers(arm)
+    chain = stages.study.list_with_teachers(arm)
     encoders = [
         stages.find_encoder(one) for one in chain if one.pretraining or not one.is_without_folder
     ]

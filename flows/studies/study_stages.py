@@ -1,5 +1,5 @@
-"""The stages of a study: pre-trainings of its arms, searches, cells (arms × tasks × seeds ×
-pre-training seeds), and the report.
+"""The stages of a study: pre-trainings of its arms, searches and cells (arms × tasks × seeds ×
+pre-training seeds).
 
 Every stage is known before anything is made, so that a plan can list them. They lie in the store
 beside those of all other studies and runs: what is made of the same is the same stage.
@@ -7,12 +7,10 @@ beside those of all other studies and runs: what is made of the same is the same
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from amazon_electra.beam_jobs.core.settings import format_value, replace_settings
-from amazon_electra.flows.configuration.study_file import Arm, StudyTask
+from amazon_electra.beam_jobs.core.settings import replace_settings
 from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.stages.contrastive_adaptation import ContrastiveAdaptation
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
@@ -23,8 +21,7 @@ from amazon_electra.flows.stages.pretraining import build_training
 from amazon_electra.flows.stages.search import build_search_stage
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.studies.study_checks import BUDGETS, is_made_later, join_settings
-from amazon_electra.flows.studies.study_reading import LoadedStudy
+from amazon_electra.flows.studies.study_file import BUDGETS, Arm, Study, StudyTask, is_made_later
 from amazon_electra.model.config import ContrastiveConfig
 from amazon_electra.model.encoders.places import find_kind
 from amazon_electra.model.finetuning import search
@@ -41,16 +38,16 @@ class StudyStages:
 
     def __init__(
         self,
-        loaded: LoadedStudy,
+        study: Study,
         sources: Mapping[str, Stage],
         store: Store,
         device: str = "auto",
         threads: int = 0,
     ):
-        self.loaded, self.study, self.store = loaded, loaded.study, store
-        self.sources, self.device, self.threads = dict(sources), device, threads
-        self.arms = {arm.name: arm for arm in self.study.arms}
-        self._made: dict[Any, Stage] = {}
+        self.study, self.store, self.sources = study, store, sources
+        self.resources = Resources(device=device, threads=threads)
+        self._found: dict[tuple[str, bool], Stage] = {}
+        self._finetuned: dict[tuple[Any, ...], Stage] = {}
 
     def find_source(self, place: str, loads: bool = False) -> Stage:
         """Return the stage of a place that the study names: of the graph, or an external one; an
@@ -59,20 +56,16 @@ class StudyStages:
         if is_made_later(place):
             return self.sources[place[2:-1]]
         key = place, loads or find_kind(place) == "package"
-        if key not in self._made:
+        if key not in self._found:
             build = build_origin_stage if key[1] else build_external_stage
-            self._made[key] = build(place, self.store)
-        return self._made[key]
-
-    def list_with_teachers(self, arm: Arm) -> list[Arm]:
-        """Return an arm, its teacher, that one's teacher, …"""
-        return [arm, *(self.list_with_teachers(self.arms[arm.taught_by]) if arm.taught_by else [])]
+            self._found[key] = build(place, self.store)
+        return self._found[key]
 
     def find_origin(self, arm: Arm) -> Stage | None:
         """Return the published encoder that an arm is, or starts from, if it is loaded here; of a
         student that is a part of its teacher, or begins with random weights, that of the teacher.
         """
-        for one in self.list_with_teachers(arm):
+        for one in self.study.list_with_teachers(arm):
             if own := one.pretraining:
                 return self.find_source(own.start_from, loads=True) if own.start_from else None
             if not one.is_without_folder:
@@ -83,39 +76,31 @@ class StudyStages:
     @property
     def origins(self) -> list[Stage]:
         """Every published encoder of the study that is loaded into the store, once."""
-        found = [self.find_origin(arm) for arm in self.study.arms]
+        found = map(self.find_origin, self.study.arms)
         return list({stage.fingerprint: stage for stage in found if stage}.values())
 
     def list_pretraining_seeds(self, arm: Arm) -> Sequence[int | None]:
         """Return the seeds of the pre-trainings that the arm, or its teacher, starts from."""
-        is_trained = any(one.pretraining for one in self.list_with_teachers(arm))
+        is_trained = any(one.pretraining for one in self.study.list_with_teachers(arm))
         return self.study.pretraining_seeds if is_trained else [None]
 
     def build_pretraining(self, arm: Arm, seed: int) -> Stage:
         """Return the pre-training of an arm, which shares it with all that pre-train the same."""
-        key = "pretraining", arm.name, seed
-        if key not in self._made:
-            self._made[key] = self._build_pretraining(arm, seed)
-        return self._made[key]
-
-    def _build_pretraining(self, arm: Arm, seed: int) -> Stage:
-        own, origin = arm.pretraining, self.find_origin(arm)
+        own, origin, settings = arm.pretraining, self.find_origin(arm), arm.pretraining.settings
         several = f" · seed {seed}" if len(self.study.pretraining_seeds) > 1 else ""
-        title = f"pre-training {arm.name}{several}"
-        texts = {name: format_value(value) for name, value in own.set.items()}
-        resources = Resources(device=self.device, threads=self.threads)
+        title, resources = f"pre-training {arm.name}{several}", self.resources
         if own.corpus:
-            [config] = replace_settings([ContrastiveConfig(seed=seed)], texts, arm.name)
-            assert origin  # validate_study
+            [config] = replace_settings([ContrastiveConfig(seed=seed)], settings, arm.name)
+            assert origin  # the file is checked
             inputs = {"corpus": self.find_source(own.corpus), "origin": origin}
             return ContrastiveAdaptation(config, inputs, resources=resources, title=title)
-        budget: dict[str, Any] = {"steps": int(texts.pop("steps", 0))}
-        dev = self.sources.get(DEV) if own.shards in MADE_SHARDS else None
+        budget: dict[str, Any] = {"steps": int(settings.pop("steps", 0))}
         for name in BUDGETS:
             if other := getattr(own, name):
-                equal = self.build_pretraining(self.arms[other], seed)
+                equal = self.build_pretraining(self.study.find_arm(other), seed)
                 budget = {"equal": equal, name: equal.fingerprint}
-        of_arm = own.recipe, texts, seed, self.find_source(own.shards), resources
+        dev = self.sources.get(DEV) if own.shards in MADE_SHARDS else None
+        of_arm = own.recipe, settings, seed, self.find_source(own.shards), resources
         return build_training(*of_arm, title=title, origin=origin, dev=dev, **budget)
 
     @cached_property
@@ -130,34 +115,36 @@ class StudyStages:
         """Return an arm's encoder: of a pre-trained one that of this seed, or of the first."""
         if not arm.pretraining:
             return self.find_source(arm.place)
-        return self.build_pretraining(
-            arm, self.study.pretraining_seeds[0] if seed is None else seed
-        )
+        first = self.study.pretraining_seeds[0]
+        return self.build_pretraining(arm, first if seed is None else seed)
 
     def build_start(self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None) -> Start:
         """Return what the arm's fine-tuning starts from; a teacher's is of the same task and
         seeds.
         """
-        teacher = None
+        teacher = self.find_source(arm.teacher) if arm.teacher and not arm.taught_by else None
         if arm.taught_by:
-            other = self.arms[arm.taught_by]
+            other = self.study.find_arm(arm.taught_by)
             known = self.list_pretraining_seeds(other)
             of_teacher = pretraining if pretraining in known else known[0]
             teacher = self.build_finetuning(other, task, seed, of_teacher)
-        elif arm.teacher:
-            teacher = self.find_source(arm.teacher)
         if arm.encoder and not arm.place:
             return Start(arm=arm.method)
         if is_part_of_teacher(arm.encoder):
             return Start(kind=arm.encoder, teacher=teacher)
         if arm.encoder == "random":
-            shaped = self.arms.get(arm.shaped_by)
-            encoder = self.find_encoder(shaped) if shaped else self.find_source(arm.architecture)
+            shape = arm.shaped_by and self.find_encoder(self.study.find_arm(arm.shaped_by))
+            encoder = shape or self.find_source(arm.architecture)
             return Start(encoder, kind="random", teacher=teacher)
         return Start(self.find_encoder(arm, pretraining), arm.method, teacher=teacher)
 
     def describe_finetuning(
-        self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None
+        self,
+        arm: Arm,
+        task: StudyTask,
+        seed: int,
+        pretraining: int | None,
+        search: Stage | None = None,
     ) -> Finetuning:
         """Return what the cell computes."""
         return Finetuning(
@@ -165,24 +152,26 @@ class StudyStages:
             task.task,
             seed,
             self.find_source(task.data),
-            join_settings(self.study, task, arm),
+            self.study.join_settings(task, arm),
             self.study.recipe or "",
-            self.device,
+            self.resources.device,
+            search,
         )
 
     def build_finetuning(
         self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None
     ) -> Stage:
-        key = (arm.name, task.name, seed, pretraining)
-        if key not in self._made:
-            chosen = self.describe_finetuning(arm, task, seed, pretraining)
-            chosen = replace(chosen, search=self.build_search(arm))
+        """Return the fine-tuning of a cell."""
+        key = arm.name, task.name, seed, pretraining
+        if key not in self._finetuned:
+            found = self.build_search(arm)
+            chosen = self.describe_finetuning(arm, task, seed, pretraining, found)
             title = f"{arm.name} · {task.name} · seed {seed}"
             if pretraining is not None and len(self.study.pretraining_seeds) > 1:
                 title += f" · pre-training seed {pretraining}"
             labels = {"arm": arm.name, "task": task.name, "seed": str(seed)}
-            self._made[key] = build_finetuning_stage(chosen, title, labels)
-        return self._made[key]
+            self._finetuned[key] = build_finetuning_stage(chosen, title, labels)
+        return self._finetuned[key]
 
     def build_search(self, arm: Arm) -> Stage | None:
         """Return the search for the arm's settings, on dev of the first task with the first seeds.
@@ -202,7 +191,7 @@ class StudyStages:
     def cells(self) -> list[Cell]:
         """Every cell, in the order of the report."""
         found = []
-        for task, arm in itertools.product(self.study.tasks, self.arms.values()):
+        for task, arm in itertools.product(self.study.tasks, self.study.arms):
             seeds = itertools.product(self.list_pretraining_seeds(arm), self.study.seeds)
             for pretraining, seed in seeds if arm.suits(task) else ():
                 finetuned = self.build_finetuning(arm, task, seed, pretraining)
@@ -210,19 +199,19 @@ class StudyStages:
                 found.append(Cell(arm.name, task.name, seed, *made, 0, pretraining))
         return found
 
-    def list_chains(self) -> list[tuple[Stage, ...]]:
+    def list_chains(self) -> list[Sequence[Stage]]:
         """Return searches and cells, each after what it is made of, equal ones once; last those
         that wait for a pre-training of the study.
         """
         trained = {stage.fingerprint for stage in self.pretrainings}
 
         def find_place(cell: Cell) -> tuple[bool, int]:
-            teachers = self.list_with_teachers(self.arms[cell.arm])
+            teachers = self.study.list_with_teachers(self.study.find_arm(cell.arm))
             return cell.finetuned.is_made_of(trained), len(teachers)
 
-        chains: dict[str, tuple[Stage, ...]] = {}
+        chains: dict[str, Sequence[Stage]] = {}
         for cell in sorted(self.cells, key=find_place):
-            if search := cell.finetuned.inputs.get("search"):
-                chains.setdefault(search.fingerprint, (search,))
-            chains.setdefault(cell.finetuned.fingerprint, (cell.finetuned, cell.evaluated))
+            if found := cell.finetuned.inputs.get("search"):
+                chains.setdefault(found.fingerprint, (found,))
+            chains.setdefault(cell.finetuned.fingerprint, cell.chain)
         return list(chains.values())

@@ -9,13 +9,13 @@ import pytest
 
 from amazon_electra.flows.cli import running
 from amazon_electra.flows.cli.main import run_words
-from amazon_electra.flows.configuration.study_file import StudyChoice
+from amazon_electra.flows.configuration.form import StudyChoice, StudyForm
 from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.stages import report
 from amazon_electra.flows.stages.cells import Cell, list_cells
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.studies.study_reading import load_study
+from amazon_electra.flows.studies.study_file import load_study
 from amazon_electra.flows.studies.study_report import format_command as format_study_command
 from amazon_electra.model.report.inputs import ArmFacts
 from tests.flows.forms import fill_parameters
@@ -53,16 +53,16 @@ def test_the_command_of_a_run_gives_the_same_form(tmp_path, monkeypatch):
 def test_the_command_of_a_study_gives_the_same_study(tmp_path, monkeypatch):
     unread = ("finetuning", "pretraining")
     settings = [setting for setting in SETTINGS if not setting.startswith(unread)]
-    parameters = fill_parameters(settings, recipe="small", store=str(tmp_path))
     choice = StudyChoice(
         file="objective",
-        settings={"n_dev": "300"},
+        settings={"n_dev": "300", "seeds": "0,1"},
         general_text=["/some/g x.txt"],
         at_once=3,
     )
-    command = format_study_command(load_study(parameters, choice), parameters)
-    read = read_back(command, "load_study", monkeypatch)
-    assert read == ("amazon-electra", parameters, choice)
+    form = fill_parameters(settings, StudyForm, recipe="small", store=str(tmp_path), study=choice)
+    study = load_study(form)
+    read = read_back(format_study_command(study, form), "execute_study", monkeypatch)
+    assert read[:3] == ("amazon-electra", form, study)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def cell(arm, corpus, encoder):
 
 
 def describe(store, *known, **more):
-    return report.describe_study("T", report.RunFacts("command", *known, **more), store)
+    return report.describe_run("T", report.RunFacts("command", *known, **more), store)
 
 
 def test_arms_are_known_by_their_lineage(made):

@@ -101,7 +101,7 @@ def test_a_mistake_names_the_field(settings, field, tmp_path):
 def test_a_field_of_the_form_is_not_taken_as_another_setting():
     with pytest.raises(UserError) as told:
         fill_parameters(pretraining={"settings": {"steps": "5"}})
-    assert told.value.field == "pretraining.settings"
+    assert told.value.field == "pretraining.steps"
 
 
 @pytest.mark.parametrize(

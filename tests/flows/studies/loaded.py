@@ -6,10 +6,10 @@ from typing import Any
 
 import yaml
 
-from amazon_electra.flows.configuration.form import Parameters
-from amazon_electra.flows.configuration.study_file import StudyChoice
+from amazon_electra.flows.configuration.form import StudyChoice, StudyForm
+from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.studies.study_reading import LoadedStudy, load_study
+from amazon_electra.flows.studies.study_file import load_study
 from amazon_electra.flows.studies.study_stages import StudyStages
 
 SPACE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "batch": [8, 16]}
@@ -26,13 +26,15 @@ def content_of(made: Path, arms: Sequence[Any] = (), **changes: Any) -> dict[str
     } | changes
 
 
-def load_content(content: Mapping[str, Any], store: Path, **choice: Any) -> LoadedStudy:
+def write_form(content: Mapping[str, Any], store: Path, **choice: Any) -> StudyForm:
     store.mkdir(parents=True, exist_ok=True)
     file = store / "written.yaml"
     file.write_text(yaml.safe_dump(dict(content)))
-    return load_study(Parameters(store=str(store)), StudyChoice(file=str(file), **choice))
+    return StudyForm(store=str(store), study=StudyChoice(file=str(file), **choice))
 
 
-def build_stages(content: Mapping[str, Any], store: Path, **choice: Any) -> StudyStages:
+def build_stages(
+    content: Mapping[str, Any], store: Path, sources: Mapping[str, Stage] = {}, **choice: Any
+) -> StudyStages:
     """Return the stages of a study of which nothing is made of a dump."""
-    return StudyStages(load_content(content, store, **choice), {}, Store(store))
+    return StudyStages(load_study(write_form(content, store, **choice)), sources, Store(store))

@@ -8,8 +8,7 @@ from amazon_electra.flows.stages.report import is_held_out
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_report import find_trainings
-from amazon_electra.flows.studies.study_stages import StudyStages
-from tests.flows.studies.loaded import load_content
+from tests.flows.studies.loaded import build_stages
 
 
 @pytest.fixture
@@ -61,15 +60,14 @@ def test_what_a_teacher_has_seen_its_students_have_seen(place):
     ]
     tasks = [{"task": "polarity", "data": "${corpus}"}]
     store = Store(place / "store")
-    loaded = load_content({"seeds": [0], "arms": arms, "tasks": tasks}, store.root)
     corpus = ExistingStage("corpus", 1, {})
     shards = ExistingStage("shards", 1, {"max_length": 64}, {"corpus": corpus})
     encoder = ExistingStage("pretraining", 1, {"recipe": "sample", "steps": 1}, {"shards": shards})
     sources = {"corpus": corpus, "shards": shards, "encoder": encoder}
-    stages = StudyStages(loaded, sources, store)
-    made = stages.build_pretraining(stages.arms["made"], 0)
+    stages = build_stages({"seeds": [0], "arms": arms, "tasks": tasks}, store.root, sources)
+    made = stages.build_pretraining(stages.study.find_arm("made"), 0)
     publish(store, corpus, shards, encoder, made)
-    told = {name: find_trainings(stages, arm) for name, arm in stages.arms.items()}
+    told = {arm.name: find_trainings(stages, arm) for arm in stages.study.arms}
     assert [name for name, (_, is_known) in told.items() if is_known] == ["own", "made", "random"]
     seen = {name: [one["fingerprint"] for one in found] for name, (found, _) in told.items()}
     assert seen["made"] == [made.fingerprint, encoder.fingerprint]

@@ -6,22 +6,19 @@ import json
 from dataclasses import replace
 
 import pytest
-import yaml
 
-from amazon_electra.flows.configuration.form import Finetuning, Parameters, Pretraining
-from amazon_electra.flows.configuration.study_file import StudyChoice
+from amazon_electra.flows.configuration.form import Pretraining, StudyForm
 from amazon_electra.flows.stages.external import build_external_stage
 from amazon_electra.flows.stages.pretraining import build_training
 from amazon_electra.flows.store.group import list_stages
 from amazon_electra.flows.store.stage import ExistingStage, Resources
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.studies.study_reading import load_study
-from amazon_electra.flows.studies.study_stages import StudyStages
+from amazon_electra.flows.studies.study_file import load_study
 from amazon_electra.flows.study import graph as study_graph
 from tests.flows.calls import call_of
 from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages
-from tests.flows.studies.loaded import SPACE, build_stages, content_of, load_content
+from tests.flows.studies.loaded import SPACE, build_stages, content_of, write_form
 from tests.model.synthetic_shards import write_shards
 
 
@@ -43,7 +40,7 @@ def test_a_search_belongs_to_all_that_its_trials_depend_on(made):
 
     def fingerprint(change):
         stages = build_stages(content_of(made, **{"search": search} | change), made / "prints")
-        return stages.build_search(stages.arms["one"]).fingerprint
+        return stages.build_search(stages.study.arms[0]).fingerprint
 
     fingerprints = [fingerprint(change) for change in changed]
     assert len(set(fingerprints)) == len(changed)
@@ -98,11 +95,9 @@ def test_a_study_finds_what_a_run_on_the_same_dump_has_made(tmp_path):
         ],
         "tasks": [{"task": task, "data": "${corpus}"} for task in ("polarity", "stars")],
     }
-    default = Finetuning()
-    parameters = parameters.model_copy(update={"finetuning": default})
-    (tmp_path / "written.yaml").write_text(yaml.safe_dump(written))
-    loaded = load_study(parameters, StudyChoice(file=str(tmp_path / "written.yaml")))
-    study = list_stages(study_graph(parameters, loaded, store), store)
+    asked = {name: getattr(parameters, name) for name in StudyForm.sections[1:]}
+    form = StudyForm(**asked, study=write_form(written, tmp_path).study)
+    study = list_stages(study_graph(form, load_study(form), store), store)
     of_run = ("model", "report")
     made_by_run = {stage.fingerprint for stage in run if stage.name not in of_run}
     made_by_study = {stage.fingerprint for stage, _ in study if stage.name != "study"}
@@ -149,12 +144,11 @@ def test_cells_that_wait_for_no_pre_training_are_made_while_it_runs(made, tmp_pa
         {"name": "given", "encoder": str(made / "electra")},
     ]
     content = content_of(made, arms, pretraining_seeds=[3, 4])
-    loaded = load_content(content, tmp_path / "store", at_once=at_once)
-    on_cpu = Pretraining(device="cpu")
-    parameters = Parameters(store=str(tmp_path / "store"), pretraining=on_cpu)
+    form = write_form(content, tmp_path / "store", at_once=at_once)
+    form = form.replace(pretraining=Pretraining(device="cpu"))
     groups = [
         [chain[0].label for chain in group.chains]
-        for group in study_graph(parameters, loaded, Store(tmp_path / "store"))
+        for group in study_graph(form, load_study(form), Store(tmp_path / "store"))
     ]
     trainings = [f"pre-training trained · seed {seed}" for seed in (3, 4)]
     free = ["given · polarity · seed 0"]
@@ -180,7 +174,7 @@ def test_an_arm_may_be_adapted_to_the_titles_of_a_corpus(made, tmp_path):
     assert (call["config"].seed, call["config"].epochs) == (3, 2)
     assert list(map(str, call["corpus"])) == [str(tmp_path / "corpus")]
     [cell] = stages.cells
-    assert cell.finetuned.inputs["encoder"] is adaptation
+    assert cell.finetuned.inputs["encoder"].path == adaptation.path
 
 
 def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
@@ -223,6 +217,6 @@ def test_the_encoder_of_a_study_is_the_one_its_pre_training_leaves(
     shards = ExistingStage("shards", 0, {})
     encoder = build_training("sample", settings, 0, shards, Resources())
     written = content_of(made, [{"name": "one", "encoder": "${encoder}"}])
-    stages = StudyStages(load_content(written, tmp_path), {"encoder": encoder}, store)
+    stages = build_stages(written, tmp_path, {"encoder": encoder})
     call = call_of(stages.cells[0].finetuned, store)
     assert call["encoder"] == f"{store.folder(encoder)}/{folder}"

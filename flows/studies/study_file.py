@@ -1,0 +1,431 @@
+"""A study as it is written, arms × tasks × seeds × settings in a YAML file, and how it is read:
+changed by the form, and checked by all that can be known before something is made.
+"""
+
+import itertools
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from amazon_electra.beam_jobs.core.errors import UserError, format_value, refuse, require
+from amazon_electra.beam_jobs.core.nesting import list_strings, load_yaml
+from amazon_electra.beam_jobs.core.settings import (
+    Settings,
+    list_mistakes,
+    parse_field,
+    replace_settings,
+)
+from amazon_electra.flows.configuration.form import SHAPE, Seeds, StudyChanges, StudyForm
+from amazon_electra.flows.configuration.form_tools import list_changes
+from amazon_electra.model.arms import find_arm
+from amazon_electra.model.config import ContrastiveConfig, FinetuningSettings, RecipeName
+from amazon_electra.model.encoders.places import FORMS, find_kind, name_place
+from amazon_electra.model.finetuning import search
+from amazon_electra.model.finetuning.config import split_arm
+from amazon_electra.model.finetuning.request import (
+    change_settings,
+    check_for_task,
+    is_part_of_teacher,
+)
+from amazon_electra.model.finetuning.splits import check_data
+from amazon_electra.model.finetuning.tasks import TASKS, corpus, find_task
+from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is_not_needed
+
+SHIPPED = Path(__file__).parent / "shipped"
+VARIABLE = re.compile(r"\$\{(\w+)\}")
+MADE = ("corpus", "shards", "general_shards", "encoder", "origin")
+"""What a file names as `${corpus}`: stages make it."""
+BUDGETS = ("same_flops_as", "same_tokens_as")
+
+
+def is_made_later(place: str) -> bool:
+    """Return whether a stage makes it: `${corpus}`, `${encoder}`, …"""
+    return place.startswith("${")
+
+
+def find_arm_name(place: str) -> str:
+    """Return NAME of `arm:NAME`, and of other places an empty text."""
+    return place.removeprefix("arm:") if place.startswith("arm:") else ""
+
+
+class Pretraining(Settings, use_attribute_docstrings=True):
+    """How an arm's encoder is pre-trained by the study."""
+
+    shards: str = ""
+    """Folder of the shards; empty: this arm is not pre-trained here"""
+    corpus: str = ""
+    """In the place of shards the folder of a corpus, or ${corpus}: the encoder is adapted to its
+    titles and bodies by contrast"""
+    recipe: RecipeName = "sample"
+    """Size of the encoder"""
+    start_from: str = ""
+    """Published encoder whose weights and shape to start from: a folder, a name on the hub,
+    package:MODULE, or ${origin}"""
+    set: dict[str, Any] = Field(default={})
+    """Any field of PretrainingConfig or Architecture; with `corpus` any of ContrastiveConfig"""
+    same_flops_as: str = ""
+    """Name of the arm whose pre-training FLOPs this one gets; the steps follow from them"""
+    same_tokens_as: str = ""
+    """Name of the arm whose number of tokens this one sees, although its shards may be less full"""
+
+    def __bool__(self) -> bool:
+        return bool(self.shards or self.corpus)
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return `set` as texts."""
+        return {name: format_value(value) for name, value in self.set.items()}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        require(self or not self.model_dump(exclude_defaults=True), "is missing", "shards")
+        require("seed" not in self.set, "the study has `pretraining_seeds` for all", "set.seed")
+        if place := self.start_from:
+            for name in SHAPE:
+                require(name not in self.set, f"the shape is that of {place}", f"set.{name}")
+            require(is_made_later(place) or find_kind(place), f"write {FORMS}", "start_from", place)
+        if self.corpus:
+            require(self.start_from, "is missing: titles adapt a published encoder", "start_from")
+            for name in ("shards", *BUDGETS):
+                require(not getattr(self, name), "has no effect with `corpus`", name)
+            replace_settings([ContrastiveConfig()], self.settings, "set")
+            return self
+        require(not (self.same_flops_as and self.same_tokens_as), "give one budget", BUDGETS[0])
+        apply_settings(RECIPES[self.recipe], self.settings)
+        if not self.start_from:
+            check_start_is_not_needed(self.set)
+        return self
+
+
+class StudyTask(Settings, use_attribute_docstrings=True):
+    """What the encoders are fine-tuned for and judged by."""
+
+    task: str = Field(min_length=1)
+    """polarity, stars, sst-2, …: model/finetuning/tasks/README.md"""
+    data: str = Field(min_length=1)
+    """Its folder or file"""
+    title: str = ""
+    """Its name in the report, if a task occurs twice"""
+    settings: dict[str, Any] = Field(default={})
+    """Settings of fine-tuning that differ in this task"""
+
+    @field_validator("task")
+    @classmethod
+    def _check_task(cls, task: str) -> str:
+        is_known = task in TASKS or task.startswith(corpus.LABEL)
+        require(is_known, f"unknown; there are {', '.join([*sorted(TASKS), 'label:COLUMN'])}")
+        return task
+
+    @property
+    def name(self) -> str:
+        return self.title or self.task
+
+
+class Arm(Settings, use_attribute_docstrings=True):
+    """A way to get an encoder, and the settings it is fine-tuned with where they differ."""
+
+    name: str = Field(min_length=1)
+    """Its name in the report"""
+    encoder: str = ""
+    """Folder or hub name, package:MODULE, ${origin}, `random`, `half` or
+    `layers:N` of the teacher; or an arm (model/arms), with a colon and the encoder if it reads one,
+    such as `joined:${origin}`; empty where the study pre-trains it"""
+    architecture: str = ""
+    """For `random`: a folder, or `arm:NAME` for that of another arm"""
+    pretraining: Pretraining = Pretraining()
+    teacher: str = ""
+    """`arm:NAME`: distil from that arm's model of the same task and seed; or a fine-tuned folder"""
+    settings: dict[str, Any] = Field(default={})
+    """Settings of fine-tuning that differ in this arm"""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        is_one = bool(self.encoder) != bool(self.pretraining) and not find_arm_name(self.encoder)
+        forms = "a folder, a hub name, an arm of model/arms, random, half or layers:N"
+        require(is_one, f"give {forms}, or else `pretraining` with its `shards`", "encoder")
+        is_shaped = (self.encoder == "random") == bool(self.architecture)
+        why = "belongs to `encoder: random`: a folder or arm:NAME"
+        require(is_shaped, why, "architecture")
+        needs_teacher = is_part_of_teacher(self.encoder)
+        require(self.teacher or not needs_teacher, "is missing", "teacher")
+        require(not (self.teacher and self.is_baseline), "has no effect on the arm", "teacher")
+        return self
+
+    @property
+    def taught_by(self) -> str:
+        """Return the name of the arm that teaches, or an empty text."""
+        return find_arm_name(self.teacher)
+
+    @property
+    def shaped_by(self) -> str:
+        """Return the name of the arm whose architecture a random encoder has, or an empty text."""
+        return find_arm_name(self.architecture)
+
+    @property
+    def is_without_folder(self) -> bool:
+        """Return whether the encoder is made anew: random, or of layers of its teacher; or there is
+        none, as of TF-IDF.
+        """
+        is_new = self.encoder == "random" or is_part_of_teacher(self.encoder)
+        return is_new or bool(self.encoder and not self.place)
+
+    @property
+    def method(self) -> str:
+        """Return the name in model/arms of what is fitted."""
+        return split_arm(self.encoder)[0] or "finetuned"
+
+    @property
+    def place(self) -> str:
+        """Return the encoder without the arm before it; empty where that reads none."""
+        return split_arm(self.encoder)[1]
+
+    @property
+    def is_baseline(self) -> bool:
+        """Return whether it takes seconds, as logistic regression does."""
+        return find_arm(self.method).is_cheap
+
+    def suits(self, task: StudyTask) -> bool:
+        """Return whether the arm is run on a task: one of a shape that it is for."""
+        known = TASKS.get(task.task)
+        return known is None or known.shape in find_arm(self.method).shapes
+
+
+class Search(Settings, use_attribute_docstrings=True):
+    """Settings searched on dev by Optuna before the cells are run, for each arm by itself."""
+
+    trials: int = Field(default=20, ge=1, le=1000)
+    """Fine-tunings to try; bad ones are pruned"""
+    space: dict[str, Any] = Field(default={})
+    """Setting → list of choices, or {low, high, log}; empty: no search"""
+
+
+class Study(Settings, use_attribute_docstrings=True):
+    """Arms × tasks × seeds × settings."""
+
+    title: str = "Study"
+    """Title of the report and of the run"""
+    question: str = "Which arm is better?"
+    """The question that the report answers"""
+    recipe: RecipeName | None = None
+    """Recipe whose fine-tuning settings are the defaults"""
+    seeds: Seeds = Field(default=[0, 1, 2], min_length=1)
+    """One fine-tuning for each"""
+    pretraining_seeds: Seeds = Field(default=[0], min_length=1)
+    """Every arm that the study pre-trains is pre-trained once with each, and fine-tuned with all
+    seeds"""
+    arms: list[Arm] = Field(min_length=1)
+    """Ways to get an encoder; the first one is compared with each of the others"""
+    tasks: list[StudyTask] = Field(min_length=1)
+    """What the arms are judged by"""
+    settings: dict[str, Any] = Field(default={})
+    """Settings of fine-tuning for all arms and tasks"""
+    search: Search = Search()
+
+    @cached_property
+    def wanted(self) -> frozenset[str]:
+        """Return the names of MADE in the file."""
+        texts = list_strings(self.model_dump())
+        return frozenset(name for text in texts for name in VARIABLE.findall(text))
+
+    @property
+    def reads_dump(self) -> bool:
+        """Return whether a stage of the study is made of the dump."""
+        return bool(self.wanted - {"origin"})
+
+    @property
+    def labelled_tasks(self) -> list[str]:
+        """Return the tasks whose examples are the reviews of the dump."""
+        return [task.task for task in self.tasks if task.data == "${corpus}"]
+
+    def find_arm(self, name: str) -> Arm:
+        return next(arm for arm in self.arms if arm.name == name)
+
+    def list_with_teachers(self, arm: Arm) -> list[Arm]:
+        """Return an arm, its teacher, that one's teacher, …"""
+        chain = [arm]
+        while chain[-1].taught_by:
+            chain.append(self.find_arm(chain[-1].taught_by))
+            names = " ← ".join(one.name for one in chain)
+            require(len(chain) <= len(self.arms), f"the arm is taught by itself: {names}")
+        return chain
+
+    def join_settings(self, task: StudyTask, arm: Arm) -> dict[str, str]:
+        """Return the settings of a cell, as text: what the study says of all holds least, then the
+        task, then the arm.
+        """
+        together = {**self.settings, **task.settings, **arm.settings}
+        return {name: format_value(value) for name, value in together.items()}
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        unknown = self.wanted - {*MADE}
+        require(
+            not unknown, f"{', '.join(unknown)}: no stage makes it; there are {', '.join(MADE)}"
+        )
+        arms, tasks = ({one.name for one in some} for some in (self.arms, self.tasks))
+        require(len(arms) == len(self.arms), "two have the same name", "arms")
+        require(len(tasks) == len(self.tasks), "two have the same name: give titles", "tasks")
+        for i, arm in enumerate(self.arms):
+            for field, name in self._list_references(arm):
+                known = "; ".join(arms)
+                require(name in arms, f"no arm {name!r}; there are {known}", f"arms[{i}].{field}")
+        for i, arm in enumerate(self.arms):
+            with name_place(f"arms[{i}].teacher", arm.teacher):
+                self.list_with_teachers(arm)
+            suits = any(map(arm.suits, self.tasks))
+            require(suits, "is for no task of the study", f"arms[{i}].encoder", arm.encoder)
+            has_shape = not (arm.shaped_by and self.find_arm(arm.shaped_by).is_without_folder)
+            require(has_shape, f"{arm.shaped_by!r} has no folder", f"arms[{i}].architecture")
+            for budget in BUDGETS:
+                if name := getattr(arm.pretraining, budget):
+                    other = self.find_arm(name).pretraining
+                    has_steps = other.shards and not (other.same_flops_as or other.same_tokens_as)
+                    why = f"{name!r} is no other arm that is pre-trained for steps of its own"
+                    require(has_steps, why, f"arms[{i}].pretraining.{budget}")
+        self._check_settings()
+        return self
+
+    def _list_references(self, arm: Arm) -> Iterator[tuple[str, str]]:
+        """Yield the fields of an arm that name another one, and its name."""
+        own = arm.pretraining
+        named = {"architecture": arm.shaped_by, "teacher": arm.taught_by}
+        named |= {f"pretraining.{budget}": getattr(own, budget) for budget in BUDGETS}
+        yield from ((field, name) for field, name in named.items() if name)
+
+    def _check_settings(self) -> None:
+        """Check what every cell puts together, and what is searched."""
+        base = RECIPES[self.recipe].finetuning if self.recipe else FinetuningSettings()
+        for task, arm in itertools.product(self.tasks, self.arms):
+            try:
+                chosen = change_settings(base, self.join_settings(task, arm))
+                if (known := TASKS.get(task.task)) and arm.suits(task):
+                    check_for_task(chosen, known, bool(arm.teacher))
+            except UserError as wrong:
+                why = f"{arm.name} · {task.name}: {wrong.message}"
+                raise UserError(why, f"settings.{wrong.field}", wrong.value) from None
+        space = self.search.space
+        mistake = next(search.validate_space(space, any(arm.teacher for arm in self.arms)), "")
+        require(not mistake, mistake, "search.space")
+        own = [*(arm.settings for arm in self.arms), *(task.settings for task in self.tasks)]
+        fixed = {name for settings in own for name in settings}
+        if both := fixed & {n.replace("learning_rate", "learning_rates") for n in space}:
+            raise UserError("an arm or a task has its own", f"search.space.{min(both)}")
+
+
+def load_study(form: StudyForm) -> Study:
+    """Return the study that the form chooses; UserError names the file and the field."""
+    choice, name = form.study, form.study.file
+    with refuse(ValueError, message="not valid YAML: {}", field="study.file", value=name):
+        content = load_yaml(find_study_file(name).read_text(encoding="utf-8"))
+    study = parse_study(content, name)
+    if choice.settings:
+        study = parse_study(change_study(study, choice.settings), name)
+    has_start = "origin" not in study.wanted or form.pretraining.start_from
+    require(has_start, f"the study {name} adapts a published encoder", "pretraining.start_from")
+    if ("general_shards" in study.wanted) != bool(choice.general_text):
+        text = choice.general_text[0] if choice.general_text else None
+        need = "needs none; leave it out" if text else "pre-trains on general text: name its files"
+        raise UserError(f"the study {name} {need}", "study.general_text", text)
+    check_unread_settings(form, study.wanted)
+    try:
+        check_places(study)
+    except UserError as wrong:
+        raise UserError(f"{name}: {wrong}") from None
+    return study
+
+
+def find_study_file(name_or_file: str) -> Path:
+    """Return the path of a shipped study or of a file of one's own."""
+    for file in (Path(name_or_file).expanduser(), SHIPPED / f"{name_or_file}.yaml"):
+        if file.is_file():
+            return file.resolve()
+    shipped = ", ".join(list_shipped_studies())
+    raise UserError(f"no such file, and no shipped study ({shipped})", "study.file", name_or_file)
+
+
+def list_shipped_studies() -> list[str]:
+    return sorted(path.stem for path in SHIPPED.glob("*.yaml"))
+
+
+def parse_study(content: Any, name: str) -> Study:
+    """Return the study of plain dictionaries; UserError names the field that is wrong."""
+    try:
+        return Study.model_validate(content)
+    except ValidationError as invalid:
+        wrong, mistake = invalid.errors()[0], list_mistakes(invalid)[0]
+        places = [f"[{p}]" if isinstance(p, int) else f".{p}" for p in wrong["loc"]]
+        cause = wrong.get("ctx", {}).get("error")
+        places += [f".{cause.field}"] if isinstance(cause, UserError) and cause.field else []
+        is_extra = wrong["type"] == "extra_forbidden"
+        message = "unknown field" if is_extra else mistake.message
+        said = name, "".join(places).lstrip("."), message
+        raise UserError(": ".join(filter(None, said))) from None
+
+
+def change_study(study: Study, changes: dict[str, str]) -> dict[str, Any]:
+    """Return the content of a study with settings of the command line or the form: seeds, steps of
+    the arms that have some, and settings of all arms and tasks.
+    """
+    content = study.model_dump()
+    sets = [arm["pretraining"]["set"] for arm in content["arms"]]
+    for field, text in changes.items():
+        value = parse_field(
+            StudyChanges if field in StudyChanges.model_fields else FinetuningSettings, field, text
+        )
+        if field == "steps":
+            for own in (own for own in sets if "steps" in own):
+                own["steps"] = value
+        elif field in StudyChanges.model_fields:
+            content[field] = value
+        else:
+            content["settings"][field] = value
+            if all(field in {**a.settings, **t.settings} for a in study.arms for t in study.tasks):
+                raise UserError("each arm or task of the study sets its own value", field, text)
+    return content
+
+
+def check_unread_settings(form: StudyForm, wanted: frozenset[str]) -> None:
+    """Refuse settings of the graph that no stage of this study reads."""
+    read = {"study", "pretraining.device"}
+    if wanted:
+        read |= {"dump", "corpus", "engine"}
+    if wanted & {"shards", "general_shards", "encoder"}:
+        read |= {"vocabulary", "shards"}
+    if "origin" in wanted:
+        read |= {"pretraining.start_from", "pretraining.start_generator_from"}
+    if "encoder" in wanted:
+        read |= {"pretraining"}
+    for field, value in list_changes(form).items():
+        is_read = {field, field.partition(".")[0]} & read
+        require(is_read, "no stage of this study reads it; leave it out", field, value)
+
+
+def check_places(study: Study) -> None:
+    """Raise UserError where a folder or file is not there, or a task finds no example in its data;
+    places written `${name}` are made later.
+    """
+    for i, task in enumerate(study.tasks):
+        if not is_made_later(task.data):
+            with name_place(f"tasks[{i}].data", task.data):
+                require(Path(task.data).exists(), "no such file or folder")
+                check_data(find_task(task.task, Path(task.data)), Path(task.data))
+    for i, arm in enumerate(study.arms):
+        own = arm.pretraining
+        folders = [
+            ("pretraining.shards", own.shards, "shards.json"),
+            ("pretraining.corpus", own.corpus, "corpus.json"),
+            ("teacher", "" if arm.taught_by else arm.teacher, "task.json"),
+            ("architecture", "" if arm.shaped_by else arm.architecture, "config.json"),
+        ]
+        encoder = "" if arm.is_without_folder else arm.place
+        for field, place in (("encoder", encoder), ("pretraining.start_from", own.start_from)):
+            if place and find_kind(place) == "folder":  # others may be on the hub
+                folders.append((field, place, "config.json"))
+        for field, place, file in folders:
+            if place and not is_made_later(place):
+                is_there = Path(place, file).expanduser().exists()
+                require(is_there, f"there is no {file}", f"arms[{i}].{field}", place)

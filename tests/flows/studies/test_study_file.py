@@ -1,0 +1,188 @@
+"""Study files: mistakes in one line that names the field, and what the form changes of them."""
+
+import pytest
+
+from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.cli.main import run_words
+from amazon_electra.flows.configuration.form import StudyChoice, StudyForm
+from amazon_electra.flows.store.group import list_stages
+from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.studies.study_file import (
+    Study,
+    check_places,
+    list_shipped_studies,
+    load_study,
+    parse_study,
+)
+from amazon_electra.flows.study import graph
+from tests.flows.calls import cross
+from tests.flows.forms import fill_parameters
+from tests.flows.studies.loaded import write_form
+
+ONE = {"name": "one", "encoder": "e"}
+TWO = {"name": "two", "encoder": "random", "architecture": "arm:one"}
+SHARDS = {"shards": "s"}
+TITLES = {"corpus": "c", "start_from": "org/mini"}
+SAME = "arms[1].pretraining.same_flops_as"
+TAUGHT = [{"name": a, "encoder": "e", "teacher": f"arm:{b}"} for a, b in ("ab", "bc", "ca")]
+
+
+def task(name, **own):
+    return {"tasks": [{"task": name, "data": "d", **own}]}
+
+
+def space(**choices):
+    return {"search": {"space": choices}}
+
+
+def arm(**own):
+    """The arm that is wrong is the second."""
+    return {"arms": [ONE, {"name": "x", **own}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"colour": 1}, "colour"),
+        ({"tasks": []}, "tasks"),
+        ({"seeds": [0, 1, 0]}, "seeds"),
+        ({"arms": [ONE, ONE]}, "arms"),
+        (task("stirs"), "tasks[0].task"),
+        ({"tasks": 2 * task("stars")["tasks"]}, "tasks"),
+        ({"settings": {"epoch": 1}}, "settings.epoch"),
+        ({"arms": [ONE, {**TWO, "settings": {"batch": -3}}]}, "settings.batch"),
+        (task("squad2", settings={"loss": "focal"}), "settings.loss"),
+        (space(learnin_rate=[1e-3]), "search.space: learnin_rate"),
+        (space(epochs={"low": 3, "high": 1}), "search.space: epochs"),
+        (space(epochs=[1]) | task("stars", settings={"epochs": 3}), "search.space.epochs"),
+        (arm(), "arms[1].encoder"),
+        (arm(encoder="arm:one"), "arms[1].encoder"),
+        (arm(encoder="e", pretraining={"recipe": "small"}), "arms[1].pretraining.shards"),
+        (arm(pretraining=SHARDS | {"set": {"step": 1}}), "arms[1].pretraining.step"),
+        (arm(pretraining=SHARDS | {"set": {"seed": 1}}), "arms[1].pretraining.set.seed"),
+        (arm(pretraining=SHARDS | {"same_flops_as": "y"}), SAME),
+        (arm(pretraining=SHARDS | {"same_flops_as": "one"}), SAME),
+        (arm(pretraining=SHARDS | {"same_flops_as": "x"}), SAME),
+        (arm(encoder="tfidf", teacher="arm:one"), "arms[1].teacher"),
+        (arm(encoder="half"), "arms[1].teacher"),
+        (arm(encoder="half", teacher="arm:y"), "arms[1].teacher"),
+        ({"arms": TAUGHT}, "arms[0].teacher"),
+        (arm(encoder="random"), "arms[1].architecture"),
+        (arm(encoder="random", architecture="arm:x"), "arms[1].architecture"),
+        (arm(encoder="tfidf") | task("squad2"), "arms[1].encoder"),
+        (
+            arm(pretraining=SHARDS | {"start_from": "org/mini", "set": {"layers": 3}}),
+            "arms[1].pretraining.set.layers",
+        ),
+        (arm(pretraining={"corpus": "c"}), "arms[1].pretraining.start_from"),
+        (
+            arm(pretraining=TITLES | {"same_tokens_as": "one"}),
+            "arms[1].pretraining.same_tokens_as",
+        ),
+        (arm(pretraining=TITLES | {"set": {"steps": 9}}), "arms[1].pretraining.steps"),
+        (task("polarity", settings={"x": "${reviews}"}), "reviews"),
+    ],
+)
+def test_mistakes_are_named(changes, field):
+    content = {"seeds": [0], "arms": [ONE, TWO], **task("polarity")} | changes
+    with pytest.raises(UserError) as told:
+        parse_study(content, "here")
+    assert str(told.value).startswith(f"here: {field}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"tasks": [{"task": "polarity", "data": "none"}]}, "tasks[0].data none"),
+        ({"arms": [{"name": "x", "encoder": "./none"}]}, "arms[0].encoder ./none"),
+        (
+            {"arms": [{"name": "x", "pretraining": {"shards": "none"}}]},
+            "arms[0].pretraining.shards none",
+        ),
+    ],
+)
+def test_what_must_be_there_is_looked_for(changes, field, made, monkeypatch):
+    monkeypatch.chdir(made)
+    there = {"arms": [{"name": "x", "encoder": "electra"}]}
+    there |= {"tasks": [{"task": "polarity", "data": "corpus"}]}
+    check_places(Study(**there))
+    with pytest.raises(UserError) as told:
+        check_places(Study(**there | changes))
+    assert str(told.value).startswith(field)
+
+
+GENERAL = [
+    {"name": "reviews", "pretraining": {"shards": "${shards}"}},
+    {"name": "other", "pretraining": {"shards": "${general_shards}"}},
+]
+WRITTEN = {"seeds": [0], "arms": GENERAL, "tasks": [{"task": "polarity", "data": "${corpus}"}]}
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "choice", "field"),
+    [
+        (WRITTEN, [], {}, "study.general_text"),
+        ({**WRITTEN, "arms": GENERAL[:1]}, [], {"general_text": ["g.txt"]}, "study.general_text"),
+        ("encoders", [], {}, "pretraining.start_from"),
+        ("objective", ["pretraining.steps=60"], {"general_text": ["x"]}, "pretraining.steps"),
+        ("losses", [], {"settings": {"loss": "focal"}}, "loss"),  # every arm has its own
+        ("losses", [], {"settings": {"seeds": "one"}}, "seeds"),
+        ("nothing", [], {}, "study.file"),
+        ("broken", [], {}, "study.file"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(file, settings, choice, field, tmp_path):
+    (tmp_path / "broken").write_text("arms: [{name: a\n")
+    if isinstance(file, dict):
+        form = write_form(file, tmp_path, **choice)
+    else:
+        place = str(tmp_path / file) if file == "broken" else file
+        chosen = {"study": {"file": place, **choice}, "recipe": "sample"}
+        form = fill_parameters(settings, StudyForm, store=str(tmp_path), **chosen)
+    with pytest.raises(UserError) as told:
+        load_study(form)
+    assert told.value.field == field
+    assert "\n" not in str(told.value)
+
+
+def test_settings_of_the_command_replace_those_of_the_file(tmp_path, encoder):
+    settings = {"n_dev": "100", "pretraining_seeds": "0,1", "steps": "80"}
+    choice = {"file": "encoders", "settings": settings}
+    start = [f"pretraining.start_from={encoder}"]
+    study = load_study(fill_parameters(start, StudyForm, study=choice))
+    assert (study.settings["n_dev"], study.pretraining_seeds) == (100, [0, 1])
+    assert study.arms[0].pretraining.set == {"steps": 80}
+
+
+@pytest.mark.parametrize("name", list_shipped_studies())
+def test_a_shipped_study_is_planned_with_all_its_cells(name, tmp_path, encoder):
+    (tmp_path / "general.txt").write_text("An encyclopaedia says so.")
+    texts = [str(tmp_path / "general.txt")] if name == "objective" else []
+    settings = [f"pretraining.start_from={encoder}"] if name in ("encoders", "labels") else []
+    given = {"dump": {"paths": ["sample:50"]}, "store": str(tmp_path / "store")}
+    choice = StudyChoice(file=name, general_text=texts)
+    form = fill_parameters(settings, StudyForm, **given, recipe="sample", study=choice)
+    study, store = load_study(form), Store(form.store)
+    stages = [stage for stage, _ in list_stages(graph(form, study, store), store)]
+    for one in (stage for stage in stages if stage.has_job):
+        assert cross(one).fingerprint == one.fingerprint
+    cells = {s.label.partition(" · seed ")[0] for s in stages if s.name == "evaluation"}
+    assert {f"{arm.name} · {task.name}" for arm in study.arms for task in study.tasks} <= cells
+    assert stages[-1].name == "study"
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["nothing"], "nothing"),
+        (["losses", "--dump", "sample:9", "--study.review", "x"], "--study.review"),
+        (["losses", "--study.at-once", "0"], "--study.at-once 0"),
+        (["losses", "--dump", "sample:9", "--study.general-text", "R.md"], "general-text R.md"),
+        (["losses", "--dump", "sample:9", "--study.temperature", "3"], "temperature"),
+        (["losses"], "--dump"),
+    ],
+)
+def test_mistakes_of_the_command_are_one_line(words, named, tmp_path, capsys):
+    assert run_words(["study", *words, "--store", str(tmp_path)]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert named in line

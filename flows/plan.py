@@ -14,7 +14,6 @@ from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.dumps.preview import Preview, read_previews
 from amazon_electra.flows.policy import Counts, Decision, decide
 from amazon_electra.flows.runner.processes import StageProcesses
-from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import DumpListing, ListedDump, build_dump_stage
 from amazon_electra.flows.stages.origin import build_start_stage
@@ -70,7 +69,6 @@ class RunPlan:
         form, store = self.form, self.store
         if form.engine.is_far or form.engine.prepare or is_remote(store.address):
             return self
-        restrict_store(store.root)
         corpus = build_corpus_stage(form, self.dump, store)
         if store.manifest(self.dump) is None:
             store.publish(self.dump, dict(self.dump.result))

@@ -28,7 +28,6 @@ from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.runs.follow import follow_run
 from amazon_electra.flows.runs.graph_run import check_engine, name_run
 from amazon_electra.flows.servers import mlflow_server
-from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.origin import warn_of_languages
 from amazon_electra.flows.stages.shards import build_shards_stages
@@ -85,7 +84,6 @@ def prepare(**form: Any) -> Any:
     p = Parameters(**form)
     store = Store(p.store)
     check_engine(p)
-    restrict_store(store.root)
     store.check_access()
     plan = call_with_retries("plan", partial(plan_run, p, store))
     tracking = Tracking(mlflow_server.resolve_mlflow_uri(store.root))  # of no stage of data

@@ -22,7 +22,6 @@ from amazon_electra.flows.configuration.form import STORE
 from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.dumps.arrivals import find_dumps
 from amazon_electra.flows.runner.logs import find_run_logger
-from amazon_electra.flows.servers.access import restrict_store
 from amazon_electra.flows.store.store import Store
 
 INBOX = "inbox/*"
@@ -64,7 +63,7 @@ def look_for_dumps(store: Store, watch: Watch) -> list[str]:
     """Start the run of all files that are whole and return their paths; nothing where they have one
     already. Fails where a place cannot be reached: what lies there belongs to the run.
     """
-    restrict_store(store.root)
+    store.check_access()
     if INBOX in watch.places:
         (store.root / INBOX).parent.mkdir(parents=True, exist_ok=True)
     files, log = find_whole_dumps(store, watch), find_run_logger()

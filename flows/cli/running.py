@@ -15,7 +15,7 @@ from amazon_electra.flows.cli import terminal
 from amazon_electra.flows.configuration.form import Parameters, Scoring, StudyForm
 from amazon_electra.flows.dumps import labels, preview
 from amazon_electra.flows.plan import RunPlan, plan_run, planned
-from amazon_electra.flows.servers.access import find_running_servers, restrict_store
+from amazon_electra.flows.servers.access import find_running_servers
 from amazon_electra.flows.stages import scores as scoring
 from amazon_electra.flows.stages.dump import build_dump_stage, list_files
 from amazon_electra.flows.store.group import list_stages
@@ -42,7 +42,6 @@ def print_plan(form: Parameters, store: Store) -> None:
 
 def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
     """Run the graph here; print what came out and where it is, and return the paths."""
-    restrict_store(store.root)
     store.check_access()
     began, plan = time.monotonic(), plan_run(form, store)
     made = {}
@@ -159,7 +158,6 @@ def execute_study(form: StudyForm, study: Study, store: Store, is_dry: bool) -> 
     refused before a server is started.
     """
     if not is_dry:
-        restrict_store(store.root)
         store.check_access()
     began, dump = time.monotonic(), None
     if study.reads_dump:

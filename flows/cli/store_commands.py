@@ -19,7 +19,7 @@ from amazon_electra.flows.cli.stores import (
     open_registry,
     open_store,
 )
-from amazon_electra.flows.servers.access import find_running_servers, restrict_store
+from amazon_electra.flows.servers.access import find_running_servers
 from amazon_electra.flows.servers.settings import build_client_environment
 from amazon_electra.flows.store.flatten import flatten_parameters, summarize_manifest
 from amazon_electra.flows.store.usage import (
@@ -119,9 +119,8 @@ def start_servers(
     from amazon_electra.flows.servers.up import run_servers
 
     opened = build_store(store)
-    restrict_store(opened.root)
     opened.check_access()
-    run_servers(opened.root, prefect_port, mlflow_port)
+    run_servers(opened, prefect_port, mlflow_port)
 
 
 def promote_version(

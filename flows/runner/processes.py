@@ -244,7 +244,7 @@ class StageProcesses:
         folder = self._store.folder(stage)
         folder.mkdir(parents=True, exist_ok=True)
         stage.prepare(self._store, folder)
-        write_json(folder / REQUEST, write_request([stage]))
+        write_json(folder / REQUEST, write_request(stage))
         environment = {"AMAZON_ELECTRA_PROGRESS": "json", "MLFLOW_TRACKING_URI": ""}
         environment |= stage.list_environment(self._store)
         with self._lock:

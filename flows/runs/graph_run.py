@@ -25,7 +25,7 @@ from amazon_electra.flows.runs.answers import Answers
 from amazon_electra.flows.runs.champion import find_champion, register_models
 from amazon_electra.flows.runs.follow import follow_run
 from amazon_electra.flows.servers import mlflow_server
-from amazon_electra.flows.servers.access import find_running_servers, restrict_store
+from amazon_electra.flows.servers.access import find_running_servers
 from amazon_electra.flows.servers.settings import PAUSED_EVENT
 from amazon_electra.flows.stages import pretraining
 from amazon_electra.flows.stages.dump import name_dump
@@ -101,7 +101,6 @@ def run_graph(
     """
     pretraining.check_device(parameters.pretraining.device)
     check_engine(parameters)
-    restrict_store(store.root)
     store.check_access()
     tags = {FLOW_RUN: str(flow_run.id or ""), "amazon_electra.store": store.address}
     if page := flow_run.ui_url:

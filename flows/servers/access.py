@@ -1,6 +1,5 @@
-"""Who may read a store, the password of its servers, and where they are while `up` runs."""
+"""The password of a store's servers, and where they are while `up` runs."""
 
-import errno
 import json
 import os
 import secrets
@@ -14,19 +13,6 @@ from amazon_electra.flows.servers.health import is_healthy
 
 PASSWORD_FILE = "password"
 LOCK = "up.lock"  # in the store: locked while `up` runs, with the addresses of its servers
-
-
-def restrict_store(root: Path) -> None:
-    """Make a store's folder, and let nobody else read what this process and its children write."""
-    os.umask(0o077)
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        if not os.access(root, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        raise UserError(
-            f"cannot be written: {error.strerror}; choose another folder", "store", root
-        ) from None
 
 
 def read_password(store: Path) -> str:

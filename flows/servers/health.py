@@ -23,10 +23,6 @@ ANSWER_SECONDS = 10.0  # a loaded server takes seconds to answer
 POLL_SECONDS = 1.0
 
 
-class ServerFailed(JobFailed):
-    """A server did not come up; the message names its log."""
-
-
 def find_free_port() -> int:
     """Return a port of 127.0.0.1 that nobody listens on."""
     with socket.socket() as probe:
@@ -46,25 +42,24 @@ def is_healthy(url: str) -> bool:
 
 
 def check_named_server(variable: str) -> None:
-    """Raise ServerFailed if the server that an environment variable names does not answer; without
-    this its clients would try again for minutes.
+    """Raise JobFailed if the server that an environment variable names does not answer: its clients
+    would try again for minutes.
     """
     parts = urlsplit(os.environ.get(variable, ""))
     address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
     if parts.scheme.startswith("http") and not is_healthy(f"{address}/health"):
-        raise ServerFailed(
-            f"{variable}: no answer from {address}; start that server, or unset the variable"
-        )
+        about = "start that server, or unset the variable"
+        raise JobFailed(f"{variable}: no answer from {address}; {about}")
 
 
 def wait_until_healthy(name: str, process: "Child", check: Callable[[], bool]) -> None:
-    """Wait until `check` is true; raise ServerFailed if the process ends or takes too long."""
+    """Wait until `check` is true; raise JobFailed if the process ends or takes too long."""
     deadline = time.monotonic() + START_SECONDS
     while not check():
         is_over = process.poll() is not None
         if is_over or time.monotonic() > deadline:
             cause = process.find_cause() if is_over else "no answer"
-            raise ServerFailed(f"{name} did not start: {cause} (log: {process.log})")
+            raise JobFailed(f"{name} did not start: {cause} (log: {process.log})")
         time.sleep(POLL_SECONDS)
 
 

@@ -1,7 +1,6 @@
-"""The MLflow server: its start, its settings and its address.
+"""MLflow's own server with its own passwords: its start, its settings and its address.
 
-MLflow's own server with its own passwords. It listens on 127.0.0.1, keeps its data in the store and
-opens no connection to another machine.
+It listens on 127.0.0.1, keeps its data in the store and connects to no other machine.
 """
 
 import os

@@ -1,8 +1,6 @@
 """The Prefect server: its start, and how a process of ours connects to one.
 
-It takes the one named by PREFECT_API_URL, else the one that `amazon-electra up` started for this
-store, else it starts one for the run on the same database, so that the UI shows the run later. A
-server listens on 127.0.0.1, has the store's password and opens no connection to another machine.
+A server listens on 127.0.0.1, has the store's password and connects to no other machine.
 """
 
 import atexit
@@ -20,10 +18,13 @@ from amazon_electra.flows.servers.access import (
     find_running_servers,
     read_password,
 )
-from amazon_electra.flows.servers.health import find_free_port, is_healthy, wait_until_healthy
+from amazon_electra.flows.servers.health import (
+    POLL_SECONDS,
+    find_free_port,
+    is_healthy,
+    wait_until_healthy,
+)
 from amazon_electra.flows.servers.settings import HOST, build_client_environment
-
-WATCH_SECONDS = 1.0
 
 
 def start_prefect_server(store: Path, port: int, factory: str = "create_server") -> Child:
@@ -50,10 +51,11 @@ def start_prefect_server(store: Path, port: int, factory: str = "create_server")
 
 
 def connect_prefect(store: Path, meanwhile: Callable[[], object] = lambda: None) -> None:
-    """Set this process's environment up for a Prefect server; start one if there is none, and call
-    `meanwhile` while it starts.
+    """Set this process's environment up for a Prefect server: that of PREFECT_API_URL, else that of
+    `amazon-electra up`, else one for this process alone on the same database, so that the UI shows
+    the run later. Call `meanwhile` while it starts.
 
-    The server ends last of all with this process: Prefect's own end sends it what still waits.
+    It ends last of all with this process: Prefect's own end sends it what still waits.
     """
     url = os.environ.get("PREFECT_API_URL")
     if not url and (servers := find_running_servers(store)):
@@ -73,7 +75,7 @@ def connect_prefect(store: Path, meanwhile: Callable[[], object] = lambda: None)
         wait_until_healthy("the Prefect server", server, lambda: is_healthy(f"{url}/health"))
 
     def end_with_server() -> None:  # Prefect's client would repeat its requests for minutes
-        while not over.wait(WATCH_SECONDS):
+        while not over.wait(POLL_SECONDS):
             if server.poll() is not None:
                 cause = f"failed: the Prefect server ended: {server.find_cause()}"
                 again = f"(log: {server.log}); the same command continues"

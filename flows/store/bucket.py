@@ -18,6 +18,8 @@ from amazon_electra.beam_jobs.core.errors import (
     UserError,
     describe_error,
     is_network_error,
+    refuse,
+    require,
 )
 from amazon_electra.beam_jobs.core.files import atomic_path, hash_file
 from amazon_electra.flows.configuration.addresses import has_secret
@@ -31,6 +33,7 @@ PATIENCE_SECONDS = 300.0
 FIRST_PAUSE, MAX_PAUSE = 0.5, 10.0  # seconds
 REFUSED_CREATIONS = {"PreconditionFailed", "ConditionalRequestConflict"}
 """Codes of S3 for an object that is there already, or is being created."""
+KNOWN = FileNotFoundError, FileExistsError
 CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_DEFAULT_REGION",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS",
@@ -60,19 +63,15 @@ class Bucket:
             raise UserError("give a folder, s3://BUCKET/… or gs://BUCKET/…", "store", address)
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what fails is printed here, once
         self.address, self.patience = f"{scheme}://{path}", patience
-        self._credentials = CREDENTIALS[scheme]
-        try:
+        with refuse(ImportError, field="store", value=address):
             self._fs, self._prefix = url_to_fs(self.address, use_listings_cache=False)
-        except ImportError as missing:
-            raise UserError(f"{missing}", "store", address) from None
 
     def read(self, name: str) -> bytes | None:
         """Return the content of an object, None where there is none."""
         try:
-            content: bytes = self._ask(self._fs.cat_file, self._join(name))
+            return bytes(self._ask(self._fs.cat_file, self._join(name)))
         except FileNotFoundError:
             return None
-        return content
 
     def create(self, name: str, content: bytes) -> bool:
         """Write an object unless there is one of this name; return whether it is ours.
@@ -122,17 +121,13 @@ class Bucket:
         could both complete a stage.
         """
         there, name = Bucket(self.address, patience=0), f".access-{os.urandom(8).hex()}"
-        try:
+        with refuse(FileNotFoundError, message="no such bucket", field="store", value=self.address):
             there.list_sizes(name)
-            is_first = not writes or there.create(name, name.encode())
-            is_second = writes and there.create(name, b"again")
-        except FileNotFoundError:
-            raise UserError("no such bucket", "store", self.address) from None
-        if writes:
-            there.remove(name)
-        if not is_first or is_second:
-            why = "the server has no conditional writes (If-None-Match)"
-            raise UserError(why, "store", self.address)
+            if writes:
+                created = there.create(name, name.encode()), there.create(name, b"again")
+                there.remove(name)
+                why = "the server has no conditional writes (If-None-Match)"
+                require(created == (True, False), why, "store", self.address)
 
     def _join(self, name: str) -> str:
         return f"{self._prefix.rstrip('/')}/{name}".rstrip("/")
@@ -146,14 +141,14 @@ class Bucket:
             try:
                 return request(*arguments, **options)
             except Exception as error:  # each store's package has exceptions of its own
-                is_here = isinstance(error, OSError) and error.errno and not find_code(error)
-                known = FileNotFoundError, FileExistsError
-                if find_code(error) in REFUSED_CREATIONS or is_here or isinstance(error, known):
+                code = find_code(error)
+                is_here = isinstance(error, OSError) and error.errno and not code
+                if code in REFUSED_CREATIONS or is_here or isinstance(error, KNOWN):
                     raise
                 if not is_network_error(error):
                     raise UserError(
                         f"{describe_error(error)}; look at the bucket's name, your rights there, "
-                        f"this machine's clock, and {self._credentials}",
+                        f"this machine's clock, and {CREDENTIALS[self.address[:2]]}",
                         "store",
                         self.address,
                     ) from error

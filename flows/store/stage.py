@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, ValidationError
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
 from amazon_electra.beam_jobs.core.settings import Settings, join_mistakes
@@ -43,9 +43,7 @@ class Resources(Settings):
 
     @property
     def beam_options(self) -> list[str]:
-        """Return the options of Beam's runner. A request from another host names none: they start
-        programs, as `--setup_file` does.
-        """
+        """Return the options of Beam's runner."""
         return self.engine.list_options(self.workers)
 
 
@@ -195,11 +193,10 @@ class ExistingStage(Stage):
         **more: Any,
     ) -> None:
         """Raise UserError for a path: fingerprints come from MLflow's tags too."""
-        if not re.fullmatch(r"[\w-]*", known):
-            raise UserError(f"stage {name}: {known!r} is no fingerprint")
+        about = f"stage {name}: {known!r} is no fingerprint"
+        require(re.fullmatch(r"[\w-]*", known), about)
         super().__init__(dict(parameters or {}), inputs or {}, **more)
-        for attribute, value in (("name", name), ("version", version), ("known", known)):
-            object.__setattr__(self, attribute, value)
+        vars(self).update(name=name, version=version, known=known)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -248,8 +245,8 @@ AS_IT_IS = ("files", "resources", "title", "labels", "result")
 """Fields that a request has as the stage has them."""
 
 
-def write_request(stages: Collection[Stage]) -> dict[str, Any]:
-    """Return stages and everything they are made of as plain JSON, by folder."""
+def write_request(stage: Stage) -> dict[str, Any]:
+    """Return a stage and everything it is made of as plain JSON, by folder."""
     found: dict[str, Any] = {}
 
     def add(stage: Stage) -> str:
@@ -267,8 +264,7 @@ def write_request(stages: Collection[Stage]) -> dict[str, Any]:
             found[stage.path] = dict_of(requested)
         return stage.path
 
-    for stage in stages:
-        add(stage)
+    add(stage)
     return found
 
 
@@ -279,23 +275,21 @@ def read_request(request: Mapping[str, Any], path: str) -> Stage:
 
     @cache
     def find(at: str) -> Stage:
-        if not PATH.fullmatch(at) or at not in request:
-            raise ValueError(f"{at!r} is not in the request")
-        given, name = RequestedStage.model_validate(request[at]), at.partition("/")[0]
+        given, name = RequestedStage.model_validate(request.get(at)), at.partition("/")[0]
         more: dict[str, Any] = {
             "inputs": {one: find(source) for one, source in given.inputs.items()},
             "reads": {one: find(source) for one, source in given.reads.items()},
             **{field: getattr(given, field) for field in AS_IT_IS},
         }
-        stage: Stage
+        kind = find_class(name)
+        stage: Stage | None = None
         if given.known:
             stage = ExistingStage(name, given.version, given.config, known=given.known, **more)
-        elif kind := find_class(name):
+        elif kind:
             stage = kind(kind.Config.model_validate(given.config), **more)
-        else:
-            raise ValueError(f"no stage {name}")
-        if stage.path != at:
-            raise ValueError(f"{stage.label} is {stage.path} here and {at} there")
+        if stage is None or stage.path != at:
+            there = f"{stage.label} is {stage.path}" if stage else f"there is no stage {name}"
+            raise ValueError(f"{there} here, and {at} in the request")
         return stage
 
     try:

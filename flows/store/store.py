@@ -1,8 +1,5 @@
 """Stage folders addressed by content: `<store>/<stage>/<fingerprint>/`, complete once they hold
 `manifest.json`, which is written last. Of two hosts that make a stage in a bucket the first wins.
-
-A fingerprint is a hash of the stage's name, version and parameters and of its inputs' fingerprints:
-a whole run is known before anything is made, and a changed setting redoes what depends on it.
 """
 
 import json
@@ -20,15 +17,15 @@ from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
 
-from fsspec.core import url_to_fs
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import TransientError, UserError
+from amazon_electra.beam_jobs.core.errors import TransientError, UserError, require
 from amazon_electra.beam_jobs.core.files import (
     check_name,
     hash_bytes,
     hash_file,
+    make_writable_folder,
     stat_files,
     write_json,
 )
@@ -48,12 +45,8 @@ log = logging.getLogger("amazon_electra")
 LOG = "log.txt"
 REQUEST = "stage.json"
 """In a folder that is being made: the request of the stage (flows/store/stage.py)."""
-NOT_PUBLISHED = {MANIFEST, LOG, REQUEST}
-"""Files of a stage folder that say how it came about, not what it holds; a manifest does not list
-them.
-"""
-HOME = "remote.json"
-"""File of a machine's part of a store in a bucket, with the store's address."""
+NOT_LISTED = {MANIFEST, LOG, REQUEST}
+"""Files of a stage folder that say how it came about, not what it holds."""
 PACKAGES = (
     *("amazon-electra", "apache-beam", "mlflow", "nltk", "numpy", "prefect", "pyarrow"),
     *("tokenizers", "torch", "transformers"),
@@ -108,42 +101,36 @@ class Store:
     """
 
     def __init__(self, given: str | Path, is_dry: bool = False, root: Path | None = None):
-        """Open a store by its folder, its address, or this machine's part of an address (`root`).
-        One that `is_dry`, of a dry run, writes no digests.
-        """
-        if not str(given).strip():
-            raise UserError("store: it has no name; give the folder of the results")
-        folder, self.bucket = Path(given).expanduser().resolve(), None
-        if "://" in str(given):
-            self.bucket = Bucket(str(given))
+        """Open a store by its folder or address; one that `is_dry` writes no digests."""
+        require(str(given).strip(), "store: it has no name; give the folder of the results")
+        self.bucket = Bucket(str(given)) if storage.is_remote(given) else None
+        if self.bucket:
             address = self.bucket.address
             slug = "".join(c if c.isalnum() else "-" for c in address.lower())[:40].strip("-")
             state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
             name = f"{slug}-{hash_bytes(address.encode())[:8]}"
-            folder = Path(state, "amazon-electra", name).expanduser()
-        elif (home := folder / HOME).is_file():
-            self.bucket = Bucket(json.loads(home.read_text(encoding="utf-8"))["address"])
-        self.root, self.is_dry = root or folder, is_dry
+            self.root = root or Path(state, "amazon-electra", name).expanduser()
+        else:
+            self.root = root or Path(given).expanduser().resolve()
         self.address = self.bucket.address if self.bucket else str(self.root)
+        self.is_dry = is_dry
         self._attempt = f"files-{uuid4().hex[:8]}"
         """Prefix in the bucket of what this process makes of a stage."""
         self._checked: dict[Path, tuple[int, ...]] = {}
         """Files that this process has compared with their manifest, as they were then."""
         check_name(self.root, "store:")
-        parents = (self.root, *self.root.parents)
-        if file := next((p for p in parents if p.exists() and not p.is_dir()), None):
-            raise UserError(f"store: {given}: {file} is a file; give the folder of the results")
 
     def check_access(self, writes: bool = True) -> None:
-        """Raise UserError or TransientError, in one line, if nothing can be read here, or made; who
-        makes a local folder finds out (flows/servers/access.py).
+        """Raise UserError or TransientError if nothing can be read here, or made: then the folder
+        is made, and nobody else reads what this process and its children write.
         """
+        if writes:
+            os.umask(0o077)
+            make_writable_folder("store", self.root)
         if self.bucket:
-            if writes and not (self.root / HOME).exists():
-                write_json(self.root / HOME, {"address": self.address})
             self.bucket.check_access(writes)
-        elif not writes and not self.root.is_dir():
-            raise UserError("no such folder", "store", self.root)
+        else:
+            require(self.root.is_dir(), "no such folder", "store", self.root)
 
     @cached_property
     def scratch(self) -> Path:
@@ -163,9 +150,7 @@ class Store:
         return f"{self.address}/{stage.path}/{attempt}".rstrip("/")
 
     def open_output(self, stage: Stage) -> str:
-        """Return where the job of a stage writes: its folder, or for an engine's workers where they
-        can.
-        """
+        """Return where the job of a stage writes: its folder, or the bucket from an engine."""
         if self.bucket and stage.on_engine:
             return f"{self.address}/{stage.path}/{self._attempt}"
         return str(self.folder(stage))
@@ -181,12 +166,11 @@ class Store:
         name = f"{path}/{MANIFEST}"
         try:
             text = self.bucket.read(name) if self.bucket else (self.root / name).read_bytes()
+            if text is None:
+                return None
+            return ManifestFields.model_validate_json(text).model_dump(exclude_unset=True)
         except FileNotFoundError:
             return None
-        if text is None:
-            return None
-        try:
-            return ManifestFields.model_validate_json(text).model_dump(exclude_unset=True)
         except ValidationError as invalid:
             raise self._damage_error(path, f"{MANIFEST}: {join_mistakes(invalid)}") from None
 
@@ -218,11 +202,14 @@ class Store:
         found, seen = [(0, manifest)], {manifest["fingerprint"]}
         for depth, at in found:
             for source in at["inputs"].values():
-                origin = (known or {}).get(source["fingerprint"]) or self.read_manifest(
-                    f"{source['stage']}/{source['fingerprint']}"
+                name, fingerprint = source["stage"], source["fingerprint"]
+                if fingerprint in seen:
+                    continue
+                seen.add(fingerprint)
+                origin = (known or {}).get(fingerprint) or self.read_manifest(
+                    f"{name}/{fingerprint}"
                 )
-                if origin and origin["fingerprint"] not in seen:
-                    seen.add(origin["fingerprint"])
+                if origin:
                     found.append((depth + 1, origin))
         return found
 
@@ -240,13 +227,11 @@ class Store:
             and not self._is_whole(folder / file["path"], file)
         ]
         if self.bucket:
-            self._download(stage, manifest.get("attempt", ""), missing)
+            self._download(self.bucket, stage, manifest.get("attempt", ""), missing)
             write_json(folder / MANIFEST, manifest)
         elif missing:
-            at = folder / missing[0]["path"]
-            raise UserError(
-                f"{at} is not as its manifest lists it; remove {folder} and it is made again"
-            )
+            at, again = folder / missing[0]["path"], f"remove {folder} and it is made again"
+            raise UserError(f"{at} is not as its manifest lists it; {again}")
         return folder
 
     @contextmanager
@@ -258,15 +243,16 @@ class Store:
         the newest checkpoint there, unless this machine has one.
         """
         folder = self.folder(stage)
-        with exclusive_lock(folder.with_suffix(".lock"), waiting), ExitStack() as stack:
-            is_begun = bool(self.bucket) and self.manifest(stage) is None
+        with exclusive_lock(folder.with_suffix(".lock"), waiting):
+            is_begun = self.bucket is not None and self.manifest(stage) is None
             if is_begun and (folder / MANIFEST).exists():  # it was removed from the bucket
                 remove_folder(folder)
             folder.mkdir(parents=True, exist_ok=True)
-            if self.bucket and is_begun and stage.scratch:
-                kept = keep_checkpoints(self.bucket, stage.path, folder, stage.scratch)
-                stack.enter_context(kept)
-            yield folder
+            with ExitStack() as stack:
+                if self.bucket and is_begun and stage.scratch:
+                    kept = keep_checkpoints(self.bucket, stage.path, folder, stage.scratch)
+                    stack.enter_context(kept)
+                yield folder
 
     def publish(self, stage: Stage, result: Mapping[str, Any], **cost: float) -> Manifest:
         """Declare a stage folder complete: all files in it are listed with size and SHA-256 in the
@@ -276,16 +262,17 @@ class Store:
         if self.bucket and stage.on_engine:  # its workers wrote to the bucket
             start = f"{stage.path}/{self._attempt}/"
             names = [name.removeprefix(start) for name in self.bucket.list_sizes(start)]
-            self._download(stage, self._attempt, [{"path": name, "sha256": ""} for name in names])
-        files = sorted(
-            p
-            for p in folder.rglob("*")
-            if p.is_file()
-            and p.name not in NOT_PUBLISHED
-            and (parts := p.relative_to(folder).parts)[0] not in stage.scratch
-            # what another thread writes, and gives its name then
+            written = [{"path": name, "sha256": ""} for name in names]
+            self._download(self.bucket, stage, self._attempt, written)
+        files = {
+            str(path.relative_to(folder)): path
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+            and path.name not in NOT_LISTED
+            and (parts := path.relative_to(folder).parts)[0] not in stage.scratch
+            # another thread writes it, and names it then
             and not any(part.startswith(".") for part in parts)
-        )
+        }
         manifest: Manifest = {
             "stage": stage.name,
             "version": stage.version,
@@ -296,12 +283,8 @@ class Store:
                 n: {"stage": s.name, "fingerprint": s.fingerprint} for n, s in stage.inputs.items()
             },
             "files": [
-                {
-                    "path": str(p.relative_to(folder)),
-                    "size": p.stat().st_size,
-                    "sha256": hash_file(p),
-                }
-                for p in files
+                {"path": name, "size": path.stat().st_size, "sha256": hash_file(path)}
+                for name, path in files.items()
             ],
             "result": dict(result),
             "packages": read_package_versions(),
@@ -320,16 +303,12 @@ class Store:
         """Upload the files, then create the manifest, unless another host's is there, and remove
         what it does not name. Return the manifest that counts.
         """
-        path, folder = stage.path, self.folder(stage)
-        start = f"{path}/{self._attempt}"
-        sizes = {f"{start}/{file['path']}": file["size"] for file in manifest["files"]}
-        there = bucket.list_sizes(start)  # what an engine's workers wrote
-        new = [name for name, size in sizes.items() if there.get(name) != size]
-        new += [f"{start}/{LOG}"] if (folder / LOG).is_file() else []
-        do_all(lambda name: bucket.upload(folder / name.removeprefix(f"{start}/"), name), new)
-        there = bucket.list_sizes(start)
-        if lost := [name for name, size in sizes.items() if there.get(name) != size]:
-            raise TransientError(f"{lost[0]} is not in the bucket as it was made")
+        path, folder, start = stage.path, self.folder(stage), f"{stage.path}/{self._attempt}"
+        there = bucket.list_sizes(start)  # an engine's workers wrote it
+        sizes = {file["path"]: file["size"] for file in manifest["files"]}
+        new = [name for name, size in sizes.items() if there.get(f"{start}/{name}") != size]
+        new += [LOG] if (folder / LOG).is_file() else []
+        do_all(lambda name: bucket.upload(folder / name, f"{start}/{name}"), new)
         content = json.dumps(manifest, indent=1, ensure_ascii=False).encode()
         if bucket.create(f"{path}/{MANIFEST}", content):
             write_json(folder / MANIFEST, manifest)
@@ -343,6 +322,36 @@ class Store:
         kept = f"{path}/{MANIFEST}", f"{path}/{manifest['attempt']}/"
         do_all(bucket.remove, [n for n in bucket.list_sizes(path) if not n.startswith(kept)])
         return manifest
+
+    def _download(
+        self, bucket: Bucket, stage: Stage, attempt: str, files: list[dict[str, Any]]
+    ) -> None:
+        """Copy files of a stage here; one that is not what its list says is never seen by a job."""
+
+        def download(file: dict[str, Any]) -> None:
+            name = f"{stage.path}/{attempt}/{file['path']}"
+            bucket.download(name, self.folder(stage) / file["path"], file["sha256"])
+
+        try:
+            do_all(download, files)
+        except ValueError as damage:
+            raise self._damage_error(stage.path, str(damage)) from None
+
+    def _damage_error(self, path: str, damage: str) -> UserError:
+        remedy = f"remove {path}/{MANIFEST} there and it is made again"
+        return UserError(f"{path} is damaged: {damage}; {remedy}", "store", self.address)
+
+    def _is_whole(self, path: Path, file: Mapping[str, Any]) -> bool:
+        """Return whether a file is there as its manifest lists it."""
+        try:
+            state = describe(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        if self._checked.get(path) != state:
+            if state[0] != file["size"] or hash_file(path) != file["sha256"]:
+                return False
+            self._checked[path] = state
+        return True
 
     def measure_folders(self) -> dict[str, int]:
         """Return the bytes of each stage folder, complete or not, by its path, in order."""
@@ -376,11 +385,10 @@ class Store:
         or its version in the store (ETag, generation): dumps are large.
         """
         if storage.is_remote(path):
-            there, inner = url_to_fs(str(path))
-            there.invalidate_cache()
-            key = f"{path} {there.size(inner)} {there.ukey(inner)}"
+            seen: tuple[object, ...] = storage.describe_identity(str(path))
         else:
-            key = f"{Path(path).resolve()} {' '.join(map(str, describe(Path(path))))}"
+            seen = Path(path).resolve(), *describe(Path(path))
+        key = " ".join(map(str, seen))
         memory = self.root / "digests" / hash_bytes(key.encode())[:32]
         if memory.exists():
             return str(json.loads(memory.read_text(encoding="utf-8"))["sha256"])
@@ -388,35 +396,6 @@ class Store:
         if not self.is_dry:
             write_json(memory, {"file": key, "sha256": found})
         return found
-
-    def _download(self, stage: Stage, attempt: str, files: list[dict[str, Any]]) -> None:
-        """Copy files of a stage here; one that is not what its list says is never seen by a job."""
-        bucket: Any = self.bucket
-        start, folder = f"{stage.path}/{attempt}", self.folder(stage)
-
-        def download(file: dict[str, Any]) -> None:
-            bucket.download(f"{start}/{file['path']}", folder / file["path"], file["sha256"])
-
-        try:
-            do_all(download, files)
-        except ValueError as damage:
-            raise self._damage_error(stage.path, str(damage)) from None
-
-    def _damage_error(self, path: str, damage: str) -> UserError:
-        remedy = f"remove {path}/{MANIFEST} there and it is made again"
-        return UserError(f"{path} is damaged: {damage}; {remedy}", "store", self.address)
-
-    def _is_whole(self, path: Path, file: Mapping[str, Any]) -> bool:
-        """Return whether a file is there as its manifest lists it."""
-        try:
-            known = describe(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        if self._checked.get(path) != known:
-            if known[0] != file["size"] or hash_file(path) != file["sha256"]:
-                return False
-            self._checked[path] = known
-        return True
 
 
 @cache
@@ -430,7 +409,7 @@ def read_package_versions() -> dict[str, str]:
 
 
 def describe(path: Path) -> tuple[int, ...]:
-    """Return by what one sees that a file has not changed: bytes, times, inode."""
+    """Return bytes, times and inode of a file, which show that it has not changed."""
     state = path.stat()
     return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.locks import try_lock
 from amazon_electra.flows.store.stage import Stage, find_class
@@ -81,25 +81,20 @@ def list_prunable(
     """
     if under_way := list_living_runs(store):
         raise UserError(f"a run is under way ({under_way[0]}); prune once it has ended")
-    runs = list_runs(store)
+    runs, needed = list_runs(store), list[Manifest]()
     ended = [run.last["fingerprint"] for run in runs if run.state == "complete"]
     for beginning in kept:
-        if not any(fingerprint.startswith(beginning) for fingerprint in ended):
-            raise UserError("no such run; `amazon-electra runs` lists them", "keep", beginning)
-    needed = {
-        manifest["fingerprint"]
-        for run in runs
-        if not kept
-        or run.state != "complete"
-        or run.last["stage"] == "study"
-        or run.last["fingerprint"].startswith(tuple(kept))
-        for manifest in run.lineage
-    }
-    for fingerprint in registered:
-        for manifest in store.find(fingerprint):
-            needed |= {origin["fingerprint"] for _, origin in store.trace_lineage(manifest)}
+        is_known = any(fingerprint.startswith(beginning) for fingerprint in ended)
+        require(is_known, "no such run; `amazon-electra runs` lists them", "keep", beginning)
+    for run in runs:
+        is_kept = not kept or run.last["fingerprint"].startswith(tuple(kept))
+        if is_kept or run.state != "complete" or run.last["stage"] == "study":
+            needed += run.lineage
+    for manifest in (one for fingerprint in registered for one in store.find(fingerprint)):
+        needed += (origin for _, origin in store.trace_lineage(manifest))
+    fingerprints = {manifest["fingerprint"] for manifest in needed}
     sizes = store.measure_folders().items()
-    return {folder: size for folder, size in sizes if folder.split("/")[1] not in needed}
+    return {folder: size for folder, size in sizes if folder.split("/")[1] not in fingerprints}
 
 
 def save_registered(

@@ -33,14 +33,13 @@ PREPARE = "prepare"
 FILE = Path(__file__).with_name("deployments.yaml")
 
 
-def serve(store: Path) -> None:
+def serve(store: Store) -> None:
     """Serve until stopped; each flow run is a process of its own."""
     runner = Runner(name="amazon-electra", pause_on_shutdown=False)
-    for deployment in build_deployments(Store(store).address):
+    for deployment in build_deployments(store.address):
         runner.add_deployment(deployment)
     create_automations()
-    (store / READY_FILE).parent.mkdir(parents=True, exist_ok=True)
-    (store / READY_FILE).touch()
+    (store.root / READY_FILE).touch()
     with suppress(KeyboardInterrupt, TerminationSignal):
         asyncio.run(runner.start())
 
@@ -116,4 +115,4 @@ if __name__ == "__main__":
     if sys.argv[2:] == ["--pools"]:
         deploy(sys.argv[1])
     else:
-        serve(Path(sys.argv[1]).resolve())
+        serve(Store(sys.argv[1]))

@@ -34,7 +34,7 @@ class EmptyResult(dict[str, Any]):
 
 def cross(stage: Stage) -> Stage:
     """The stage as another process reads it."""
-    return read_request(write_request([stage]), stage.path)
+    return read_request(write_request(stage), stage.path)
 
 
 def call_of(stage: Stage, store: Store, folder: Path | None = None) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from functools import partial
 
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
 from amazon_electra.flows.cli import main
 from amazon_electra.flows.runner.processes import Child
-from amazon_electra.flows.servers import access, health, prefect_server, up
+from amazon_electra.flows.servers import access, prefect_server, up
+from amazon_electra.flows.store.store import Store
 from tests.served import find_free_ports
 
 ADDRESSES = {"prefect": "http://127.0.0.1:1", "mlflow": "http://127.0.0.1:2"}
@@ -29,7 +30,7 @@ def test_a_second_up_names_the_first(tmp_path):
         try:
             assert first.stdout.readline() == "held\n"
             with pytest.raises(UserError) as told:
-                up.run_servers(tmp_path, 4200, 5000)
+                up.run_servers(Store(tmp_path), 4200, 5000)
             assert ADDRESSES["prefect"] in str(told.value)
             assert str(first.pid) in str(told.value)
             assert access.find_running_servers(tmp_path) == {}, "it does not answer"
@@ -58,8 +59,8 @@ def test_up_ends_when_one_of_its_processes_does(tmp_path, monkeypatch):
     monkeypatch.setattr(up, "interrupt_on_signals", lambda *signals: None)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     ports = find_free_ports(2)
-    with pytest.raises(health.ServerFailed) as told:
-        up.run_servers(tmp_path, *ports)
+    with pytest.raises(JobFailed) as told:
+        up.run_servers(Store(tmp_path), *ports)
     assert all(word in str(told.value) for word in ("MLflow", "full", f"{tmp_path}/log"))
     assert children["start_prefect_server"].returncode is not None, "nothing is left running"
 
@@ -69,7 +70,7 @@ def test_a_taken_or_impossible_port():
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         [free] = find_free_ports(1)
-        for ports in ((taken.getsockname()[1],), (99999,), (free, free)):
+        for ports in ((taken.getsockname()[1], free), (99999, free), (free, free)):
             with pytest.raises(UserError) as told:
                 up.check_ports(*ports)
             assert str(ports[0]) in str(told.value)
@@ -85,7 +86,7 @@ def test_a_store_that_cannot_be_made(tmp_path, capsys):
 
 def test_nobody_else_reads_a_store(tmp_path):
     store = tmp_path / "parent" / "own"
-    access.restrict_store(store)
+    Store(store).check_access()
     (store / "logs").mkdir()
     (store / "logs" / "up.log").write_text("a line")
     modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in store.rglob("*")}

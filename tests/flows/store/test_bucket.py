@@ -180,15 +180,6 @@ def test_jobs_of_an_engine_are_given_addresses(open_host, tmp_path):
     assert copies["output"] == str(remote.folder(near))
 
 
-def test_a_machines_part_of_a_store_is_opened_as_that_store(address, tmp_path, monkeypatch):
-    """The servers are given a folder; runs that they start belong to the bucket."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    store = Store(address)
-    store.check_access()
-    assert store.root.is_relative_to(tmp_path)
-    assert Store(store.root).address == address
-
-
 def test_the_commands_show_and_prune_a_store_in_a_bucket(
     open_host, address, tmp_path, monkeypatch, capsys
 ):

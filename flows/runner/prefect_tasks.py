@@ -38,15 +38,11 @@ def is_transient_failure(task: Any, run: Any, state: Any) -> bool:
     """Return whether another attempt may mend a failed task: a lost connection or a killed process
     may, a bug or bad input does not.
     """
-    try:
-        state.result()
-    except (TransientError, ConnectionError, TimeoutError) as failure:
-        if run.run_count <= len(RETRY_DELAYS):
-            find_run_logger().warning("tried again after attempt %d: %s", run.run_count, failure)
-        return True
-    except BaseException:
-        return False
-    return False
+    failure = state.result(raise_on_failure=False)
+    may_pass = isinstance(failure, TransientError | ConnectionError | TimeoutError)
+    if may_pass and run.run_count <= len(RETRY_DELAYS):
+        find_run_logger().warning("tried again after attempt %d: %s", run.run_count, failure)
+    return may_pass
 
 
 def create_task(function: Callable[[], Any], name: str, run_name: str) -> Any:
@@ -69,10 +65,7 @@ def call_with_retries(name: str, function: Callable[[], T]) -> T:
     if FlowRunContext.get() is None:
         return function()
 
-    def ask() -> T:
-        return function()
-
-    answer: T = create_task(ask, name, name)()
+    answer: T = create_task(lambda: function(), name, name)()
     return answer
 
 
@@ -169,10 +162,8 @@ class PrefectStageMaker:
         return failed
 
     def _create_task(self, chain: Sequence[Stage]) -> Any:
-        def make() -> None:
-            self.runner.complete_chain(chain)
-
-        return create_task(make, chain[0].name, chain[0].label.replace("{", "("))
+        name, label = chain[0].name, chain[0].label.replace("{", "(")
+        return create_task(lambda: self.runner.complete_chain(chain), name, label)
 
 
 def list_sources(chain: Sequence[Stage]) -> set[str]:

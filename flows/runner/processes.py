@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from itertools import takewhile
 from pathlib import Path
 from select import select
 from typing import Any, NoReturn
@@ -113,8 +112,7 @@ class Child(subprocess.Popen[bytes]):
 
     def find_cause(self) -> str:
         """Return why a process that is over ended otherwise than well."""
-        ending = read_signal(self.returncode)
-        return f"ended by {ending.name}" if ending else find_last_line(self.log, self.log_start)
+        return find_cause(self.returncode, self.log, self.log_start)
 
 
 def start_child(*arguments: Any, **options: Any) -> Child:
@@ -122,7 +120,7 @@ def start_child(*arguments: Any, **options: Any) -> Child:
     refuse_when_ending()
     child = _starter.submit(Child, *arguments, **options).result()
     _living.add(child)
-    if _ending.is_set():  # a signal while it was being started: `end_children` did not see it
+    if _ending.is_set():  # a signal while it was being started: it was not among the living
         child.end()
         refuse_when_ending()
     return child
@@ -151,12 +149,16 @@ def end_children_on_error() -> Iterator[None]:
         yield
     except BaseException:
         _ending.set()
-        children = list(_living)
-        for child in children:
-            child.terminate()
-        for child in children:
-            child.end()
+        end_children(list(_living))
         raise
+
+
+def end_children(children: Sequence[Child]) -> None:
+    """End children, with one grace for all of them."""
+    for child in children:
+        child.terminate()
+    for child in children:
+        child.end()
 
 
 def run_job(module: str, arguments: Sequence[str], log: Path) -> dict[str, Any]:
@@ -166,12 +168,11 @@ def run_job(module: str, arguments: Sequence[str], log: Path) -> dict[str, Any]:
         assert child.stdout is not None
         with child.stdout:
             answer = child.stdout.read()
-        code = child.wait()
+        if child.wait():
+            raise JobFailed(f"{module} failed: {child.find_cause()}")
     finally:
         child.end()
-    if code:
-        raise_failure(module, code, find_last_line(log, child.log_start), log)
-    return dict(json.loads(answer.decode() or "{}"))
+    return dict(json.loads(answer))
 
 
 class StageProcesses:
@@ -196,8 +197,7 @@ class StageProcesses:
         (`waits`), that it has `begun`, its `progress`; raise why it cannot be made.
         """
         child = self._begun.pop(stage.path, None) or self._order(stage)
-        log, start = child.log, child.log_start
-        progress: Iterator[dict[str, Any]] = iter(())
+        log, start, read = child.log, child.log_start, 0
         try:
             assert child.stdout is not None
             while True:
@@ -206,20 +206,20 @@ class StageProcesses:
                     line = child.stdout.readline()
                     event = json.loads(line) if line else {"is": "failed", "code": child.wait()}
                 if event["is"] == "begun":
-                    log, start = Path(event["log"]), event["start"]
-                    progress = read_progress(log, start)
+                    log, start, read = Path(event["log"]), event["start"], event["start"]
                 if event["is"] in ("begun", "waits"):
                     yield event
-                for report in takewhile(bool, progress):
-                    yield {"is": "progress", "progress": report}
+                if read:
+                    reports, read = read_progress(log, read)
+                    yield from ({"is": "progress", "progress": report} for report in reports)
                 if event["is"] == "made":
                     break
                 if event["is"] == "failed":
                     refuse_when_ending()
                     if "mistake" in event:
                         raise UserError(**event["mistake"])
-                    cause = event.get("error") or find_last_line(log, start)
                     code = event["code"] or os.EX_TEMPFAIL
+                    cause = event.get("error") or find_cause(code, log, start)
                     raise_failure(stage.label, code, cause, self._store.folder(stage) / LOG)
         except BaseException:
             child.end()
@@ -234,10 +234,7 @@ class StageProcesses:
         """End the processes that make nothing."""
         with self._lock:
             ended, self._idle = self._idle, []
-        for child in ended:
-            child.terminate()
-        for child in ended:
-            child.end()
+        end_children(ended)
 
     def _order(self, stage: Stage) -> Child:
         """Have a process make a stage: an idle one of the same environment, or a new one."""
@@ -261,45 +258,42 @@ class StageProcesses:
         return child
 
 
-def read_progress(log: Path, start: int) -> Iterator[dict[str, Any]]:
-    """Yield what a job reports of its progress from a place of its log on, and an empty one at the
-    end of what it has written so far; nothing where the stage's folder is removed again.
+def read_progress(log: Path, start: int) -> tuple[list[dict[str, Any]], int]:
+    """Return what a job has reported of its progress in its log from a place on, and the place up
+    to which the log was read; nothing where the stage's folder is removed again.
     """
+    reports = []
     with suppress(FileNotFoundError), open(log, "rb") as file:
         file.seek(start)
-        rest = b""
-        while True:
-            *lines, rest = (rest + file.read()).split(b"\n")
-            for line in lines:
-                if line.startswith(b"PROGRESS "):
-                    with suppress(ValueError):
-                        yield json.loads(line.removeprefix(b"PROGRESS "))
-                elif line.startswith(b"JOB "):  # beam_jobs.core.progress.announce_job
-                    yield {"link": line.removeprefix(b"JOB ").decode()}
-            yield {}
+        for line in file:
+            if not line.endswith(b"\n"):
+                break
+            start += len(line)
+            if line.startswith(b"PROGRESS "):
+                with suppress(ValueError):
+                    reports.append(json.loads(line.removeprefix(b"PROGRESS ")))
+            elif line.startswith(b"JOB "):  # beam_jobs.core.progress.announce_job
+                reports.append({"link": line.decode().removeprefix("JOB ").strip()})
+    return reports, start
 
 
-def may_pass(code: int) -> bool:
-    """Return whether another attempt may succeed after this exit code."""
-    return code == os.EX_TEMPFAIL or read_signal(code) in TRANSIENT_SIGNALS
-
-
-def raise_failure(name: str, code: int, line: str, log: Path) -> NoReturn:
-    """Raise the error of a job that ended with this exit code; `line` says why. It is a
-    TransientError where another attempt may pass.
+def raise_failure(name: str, code: int, cause: str, log: Path) -> NoReturn:
+    """Raise the error of a job that ended with this exit code: a TransientError where another
+    attempt may pass.
     """
-    if code == 2:
-        raise UserError(line.removeprefix("error: "))
-    ending = read_signal(code)
-    cause = f"ended by {ending.name}" if ending else line
+    may_pass = code == os.EX_TEMPFAIL or read_signal(code) in TRANSIENT_SIGNALS
     again = "the same command continues at this stage once the cause is fixed"
-    again = "a second attempt may pass" if may_pass(code) else again
-    kind = TransientError if may_pass(code) else JobFailed
+    again = "a second attempt may pass" if may_pass else again
+    kind = TransientError if may_pass else JobFailed
     raise kind(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
 
 
-def find_last_line(log: Path, start: int) -> str:
-    """Return the last line of a part of a log that is no progress; an error's before any other."""
+def find_cause(code: int, log: Path, start: int) -> str:
+    """Return why a process ended with this code: a signal, or the last line of its part of a log
+    that is no progress; an error's before any other.
+    """
+    if ending := read_signal(code):
+        return f"ended by {ending.name}"
     with open(log, "rb") as file:
         file.seek(max(start, file.seek(0, os.SEEK_END) - 16_384))
         lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]

@@ -1,11 +1,9 @@
-"""Makes stages: looks them up in the store or runs their job, tracks it, and notifies
-listeners.
-"""
+"""Makes stages, shows how to listeners, and mirrors their curves into MLflow."""
 
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
@@ -46,15 +44,14 @@ class StageRunner:
         self.tracked = dict[str, TrackedRun]()
         """Fingerprint of a stage that was made here → its run in MLflow."""
 
-    def complete_chain(self, chain: Sequence[Stage]) -> Manifest:
-        """Make stages one after the other and return the last manifest.
-
-        The last one's numbers are logged to the tracked run of the chain as well.
+    def complete_chain(self, chain: Sequence[Stage]) -> None:
+        """Make stages one after the other. The last one's numbers are logged to the tracked run of
+        the chain as well.
         """
         manifests = [self.complete_stage(stage) for stage in chain]
         stage = next((stage for stage in reversed(chain) if stage.tracked), None)
         if stage is None:
-            return manifests[-1]
+            return
         result = manifests[-1]["result"]
         # of an evaluation test.accuracy, and its interval test.accuracy.low, test.accuracy.high
         metrics = {
@@ -64,10 +61,8 @@ class StageRunner:
         if run := self.tracked.get(stage.fingerprint):
             self.tracking.log_metrics(metrics, run)
         elif ((folder := self.store.folder(stage)) / "metrics.jsonl").exists():
-            parameters, tags = flatten_parameters(stage.parameters), self._tag_stage(stage)
             metrics |= flatten_numbers(manifests[chain.index(stage)]["result"])
-            self.tracking.mirror_folder(stage.label, folder, parameters, tags, metrics)
-        return manifests[-1]
+            self.tracking.mirror_folder(stage.label, folder, *self._describe(stage), metrics)
 
     def complete_stage(self, stage: Stage) -> Manifest:
         """Return the stage's manifest; have a process make the stage first where it is not
@@ -91,31 +86,23 @@ class StageRunner:
         """Show how a stage is made, and mirror its curves; return whether it was made here, not by
         another run meanwhile.
         """
-        folder, has_begun = self.store.folder(stage), False
+        folder, has_begun, tracked = self.store.folder(stage), False, None
         try:
-            events = self.processes.follow(stage)
-            for event in events:
-                if event["is"] == "begun":
-                    break
-                self.notify("on_wait", stage)
-            else:
-                return False
-            has_begun = True
-            self.notify("on_start", stage, str(folder / LOG))
-            parameters, tags = flatten_parameters(stage.parameters), self._tag_stage(stage)
-            with (
-                self.tracking.follow_folder(stage.label, folder, parameters, tags)
-                if stage.tracked
-                else nullcontext() as tracked
-            ):
-                if tracked:
-                    self.tracked[stage.fingerprint] = tracked
-                for event in events:
-                    progress = event["progress"]
-                    if "link" in progress:
-                        self.notify("on_link", stage, progress["link"])
+            with ExitStack() as stack:
+                for event in self.processes.follow(stage):
+                    if event["is"] == "begun":
+                        has_begun = True
+                        self.notify("on_start", stage, str(folder / LOG))
+                        if stage.tracked:
+                            mirrored = stage.label, folder, *self._describe(stage)
+                            tracked = stack.enter_context(self.tracking.follow_folder(*mirrored))
+                            self.tracked[stage.fingerprint] = tracked
+                    elif event["is"] == "waits":
+                        self.notify("on_wait", stage)
+                    elif "link" in event["progress"]:
+                        self.notify("on_link", stage, event["progress"]["link"])
                     else:
-                        self.notify("on_progress", stage, progress)
+                        self.notify("on_progress", stage, event["progress"])
                 if tracked and (made := self.store.manifest(stage)):
                     self.tracking.log_metrics(flatten_numbers(made["result"]), tracked)
                     if name := next((name for name in TRAINED if (folder / name).is_dir()), ""):
@@ -127,20 +114,16 @@ class StageRunner:
             self.notify("on_failure", stage, f"{mistake} (log: {folder / LOG})")
             message = f"{stage.label}: {mistake.message}"
             raise UserError(message, mistake.field, mistake.value) from None
-        except BaseException as ended:
-            is_error = isinstance(ended, Exception) and not isinstance(ended, InterruptedError)
-            if has_begun and not is_error:
+        except (KeyboardInterrupt, InterruptedError):
+            if has_begun:
                 self.notify("on_stop", stage)
             raise
-        return True
+        return has_begun
 
-    def _tag_stage(self, stage: Stage) -> dict[str, str]:
-        return {
-            **self.tags,
-            **stage.labels,
-            "amazon_electra.stage": stage.name,
-            FINGERPRINT: stage.fingerprint,
-        }
+    def _describe(self, stage: Stage) -> tuple[dict[str, str], dict[str, str]]:
+        """Return the parameters and tags of a stage's run in MLflow."""
+        own = {"amazon_electra.stage": stage.name, FINGERPRINT: stage.fingerprint}
+        return flatten_parameters(stage.parameters), {**self.tags, **stage.labels, **own}
 
     def notify(self, event: str, *what: Any) -> None:
         """Call every listener that hears this event; one that fails stops neither the others nor

@@ -72,12 +72,7 @@ def call_with_retries(name: str, function: Callable[[], T]) -> T:
 class PrefectStageMaker:
     """Makes each stage in a Prefect task of its name, which is a chain's first stage's."""
 
-    def __init__(
-        self,
-        runner: StageRunner,
-        after_stage: Callable[[], None] = lambda: None,
-        takes_accelerator: bool = False,
-    ):
+    def __init__(self, runner: StageRunner, takes_accelerator: bool = False):
         """`takes_accelerator`: trainings wait for the machine's one accelerator."""
         self.runner, self.store = runner, runner.store
         self.stages: list[Stage] = []
@@ -85,7 +80,7 @@ class PrefectStageMaker:
         """Label of a stage that the run went on without → why it failed."""
         self.is_stopped = False
         """Whether Ctrl-C ended the run early, so that it kept the best so far."""
-        self._after_stage, self._takes_accelerator = after_stage, takes_accelerator
+        self._takes_accelerator = takes_accelerator
 
     def make_graph(self, groups: Groups, notes: Sequence[str] = ()) -> Stage:
         """Make each group before the next is asked for; return the last stage. What the graph adds
@@ -155,7 +150,6 @@ class PrefectStageMaker:
                         if not isinstance(error, Exception):
                             raise error
                         failed.append((chain[0], error))
-                    self._after_stage()
         finally:
             for future in running:  # their children have ended
                 future.wait(GRACE_SECONDS)

@@ -33,11 +33,7 @@ from amazon_electra.flows.store.store import Store
 from amazon_electra.model.report.document import escape_markdown
 from amazon_electra.model.tracking.mlflow_client import hide_credentials
 from amazon_electra.model.tracking.mlflow_run import Tracking
-from amazon_electra.model.tracking.registry import (
-    Registry,
-    RegistryAway,
-    name_model,
-)
+from amazon_electra.model.tracking.registry import Registry, RegistryAway, name_model
 from amazon_electra.model.tracking.served_model import write_served_model
 
 SETTLE_SECONDS = 120  # for MLflow to take what a run has sent, before its model is registered
@@ -117,11 +113,10 @@ def register_models(
     for model in models:
         folder = store.fetch(model)
         results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        task, arm = results["task"], results["arm"]
-        tags = {"task": task, "model": model.fingerprint, "kind": results["kind"], "arm": arm}
-        tags["report"] = last.fingerprint
-        cell = {"arm": arm, "task": task, "seed": str(results["seed"])}
-        compared = None
+        task, compared = results["task"], None
+        tags = {"model": model.fingerprint, "report": last.fingerprint}
+        tags |= {name: results[name] for name in ("task", "kind", "arm")}
+        cell = {"arm": results["arm"], "task": task, "seed": str(results["seed"])}
         for stage in maker.stages:
             if stage.name == "comparison" and stage.inputs["model"].fingerprint == tags["model"]:
                 compared = store.manifest(stage)
@@ -129,8 +124,7 @@ def register_models(
             if is_exported and "encoder" in stage.inputs:
                 tags["encoder"] = stage.inputs["encoder"].fingerprint
         decision = decide(results, compared["result"] if compared else None)
-        artifact = f"model-{shorten_task(task)}"
-        registry = Registry(tracking.uri, name_model(task))
+        artifact, registry = f"model-{shorten_task(task)}", Registry(tracking.uri, name_model(task))
         with TemporaryDirectory(dir=store.root / "runs") as scratch:  # until MLflow has it
             write_served_model(folder, Path(scratch, "model"))
             tracking.log_folder(Path(scratch, "model"), artifact)
@@ -171,22 +165,23 @@ def decide_first(results: Mapping[str, Any]) -> Decision:
     if sum(one["answered"] > 0 for one in results["classes"]) == 1:
         reasons, promote = ["it gives one answer to every test review"], False
     for other, found in results["against"].items():
-        is_simplest = other == "majority class"
         gain, low, high = (-found["loss"][part] for part in ("difference", "high", "low"))
         macro_f1 = found["macro_f1"]["difference"]
-        is_good = (low > 0 and macro_f1 > 0) if is_simplest else high > 0
-        words = ("better" if is_simplest else "not worse") if is_good else "not shown to be better"
-        reasons.append(
-            f"{words} than {other} (log-loss smaller by {gain:.3f}, {low:.3f} to {high:.3f}; "
-            f"macro-F1 {100 * macro_f1:+.1f} points)"
-        )
+        if other == "majority class":
+            is_good, words = low > 0 and macro_f1 > 0, "better"
+        else:
+            is_good, words = high > 0, "not worse"
         promote = promote and is_good
+        reasons.append(
+            f"{words if is_good else 'not shown to be better'} than {other} (log-loss smaller by "
+            f"{gain:.3f}, {low:.3f} to {high:.3f}; macro-F1 {100 * macro_f1:+.1f} points)"
+        )
     return Decision(promote, "; ".join(reasons))
 
 
 def decide_promotion(compared: Mapping[str, Any]) -> Decision:
-    """Decide by the comparison of a new model with the champion on reviews that neither was
-    trained on (flows/stages/comparison.py).
+    """Decide by the comparison with the champion on reviews that neither was trained on
+    (flows/stages/comparison.py).
 
     The new log-loss must be smaller by the 95% interval of the paired difference, and the new
     macro-F1 not smaller by its interval.
@@ -249,10 +244,8 @@ def promote_model(
 
 
 def request_approval(decision: Decision, about: str, registry: Registry, version: str) -> Decision:
-    """Suspend the run until a person answers, who sees the evidence above the form.
-
-    The answer belongs to the evidence: a run that begins again with other evidence, because the
-    champion is another by now, asks again.
+    """Suspend the run until a person answers, who sees the evidence above the form. A run that
+    begins again with other evidence, as the champion is another by now, asks again.
     """
     registry.set_challenger(version, f"waits for approval; {decision.reason}")
     context = FlowRunContext.get()
@@ -285,11 +278,10 @@ def approve_version(registry: Registry, version: str, reason: str) -> bool:
         registry.set_tag(before, "set_aside", version)
     if not waiting:
         return False
-    goes_on = True
     try:
         resume_flow_run(UUID(waiting), run_input={"approve": True, "reason": reason})
     except (NotPausedError, ObjectNotFound, FlowPauseTimeout):
-        goes_on = False
+        waiting = ""
     except (HTTPError, RuntimeError) as error:
         server = hide_credentials(PREFECT_API_URL.value() or "no address")
         raise TransientError(
@@ -297,4 +289,4 @@ def approve_version(registry: Registry, version: str, reason: str) -> bool:
             f"server at {server} does not answer; the same command again continues the run"
         ) from error
     registry.set_tag(version, "waiting", "")
-    return goes_on
+    return bool(waiting)

@@ -102,39 +102,31 @@ def run_graph(
     pretraining.check_device(parameters.pretraining.device)
     check_engine(parameters)
     store.check_access()
-    tags = {FLOW_RUN: str(flow_run.id or ""), "amazon_electra.store": store.address}
+    run, name = str(flow_run.id or ""), flow_run.name or "run"
+    for folder in ("mlflow", f"runs/{run}"):
+        (store.root / folder).mkdir(parents=True, exist_ok=True)
+    tags = {FLOW_RUN: run, "amazon_electra.store": store.address}
     if page := flow_run.ui_url:
         tags |= {"prefect.flow_run": page, "mlflow.note.content": f"[The run in Prefect]({page})"}
-    for folder in ("mlflow", f"runs/{flow_run.id}"):
-        (store.root / folder).mkdir(parents=True, exist_ok=True)
     uri, wish = mlflow_server.resolve_mlflow_uri(store.root), parameters.promotion
     tracking = Tracking(uri, mlflow_server.locate_artifacts(store.root))
     if wish.mode != "off":  # fails before anything is made
         call_with_retries("champion", partial(list_registries, uri))
     find = partial(find_champion, wish, store, uri)
     find_later = cache(find)  # once the models are made, hours later, it may be another one
-    shown = [artifacts.PrefectRun(), *listeners.get()]
+    shown = [artifacts.PrefectRun(tracking), *listeners.get()]
     runner = StageRunner(store, shown, tracking, tags, begun)
     shown.append(Answers(runner))
     # A worker of a pool has the accelerator of its host. A server for one run frees nothing that a
     # killed run held.
     context = FlowRunContext.get()
     is_in_pool = bool(context and context.flow_run and context.flow_run.work_pool_name)
-    linked = list[str]()
-
-    def link_to_mlflow() -> None:  # as soon as there is a run, which nothing waits for
-        if not linked and (address := tracking.build_address()):
-            linked.append(address)
-            about = "The run in MLflow: curves, system metrics, artifacts"
-            artifacts.publish_link(address, "mlflow-run", about)
-
     is_shared = not is_in_pool and bool(find_running_servers(store.root))
-    maker = PrefectStageMaker(runner, link_to_mlflow, is_shared)
-    values = flatten_parameters(parameters.model_dump())
-    tracking.start(flow_run.name or "run", values, tags)
+    maker = PrefectStageMaker(runner, is_shared)
+    tracking.start(name, flatten_parameters(parameters.model_dump()), tags)
     status = "FAILED"
     try:
-        with follow_run(store, str(flow_run.id), flow_run.name or ""):
+        with follow_run(store, run, name):
             stages = list_stages(graph(lambda task: find(task).model), store)
             lines = [*plan_page.list_lines(stages), *(f"note: {note}" for note in notes)]
             page = "\n".join(["```", *lines, "```"])
@@ -156,7 +148,7 @@ def run_graph(
         tracking.finish(status)
         if status == "SCHEDULED":
             # The engine's heartbeat goes on until here: no other one is to be waited for.
-            emit_event(PAUSED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{flow_run.id}"})
+            emit_event(PAUSED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{run}"})
     if tracking.is_sent and is_complete and not maker.failed:
         save_registered(store, last, dump, wish.model_dump(), became)
     return summary
@@ -165,17 +157,15 @@ def run_graph(
 def publish_results(
     store: Store, stages: Sequence[Stage], last: Stage, tracking: Tracking
 ) -> dict[str, Any]:
-    """Publish the report, the table of stages and the warnings in Prefect, and everything's numbers
-    in MLflow; return the paths of what a person looks at next.
+    """Publish the report and the table of stages in Prefect, and everything's numbers in MLflow;
+    return the paths of what a person looks at next.
     """
-    folder = store.fetch(last)
-    rows, tags, numbers = [], dict[str, str](), dict[str, float]()
-    warnings = dict[str, str]()  # with the first stage of each: cells of one encoder give the same
-    for stage in stages:
-        manifest = store.manifest(stage)
+    folder, rows = store.fetch(last), []
+    tags, numbers = dict[str, str](), dict[str, float]()
+    for stage, manifest in ((stage, store.manifest(stage)) for stage in stages):
         if not manifest:
             continue
-        title, result = manifest["title"], manifest["result"]
+        title = manifest["title"]
         rows.append(
             {
                 "stage": title,
@@ -188,14 +178,9 @@ def publish_results(
         )
         if not title.endswith("test"):
             tags[f"amazon_electra.{stage.name}"] = stage.fingerprint
-        numbers |= {f"{title}.{name}": n for name, n in flatten_numbers(result).items()}
-        for warning in result.get("warnings", []):
-            warnings.setdefault(warning, f"{title}: {warning}")
+        found = flatten_numbers(manifest["result"])
+        numbers |= {f"{title}.{name}": number for name, number in found.items()}
     artifacts.publish_table("stages", rows, "Counts and cost of every stage")
-    if warnings:
-        texts = [{"warning": text} for text in warnings.values()]
-        artifacts.publish_table("warnings", texts, "What a person should look at")
-        tags["amazon_electra.warnings"] = " ".join(warnings.values())
     if (report := folder / "report.md").exists():
         text, about = report.read_text(encoding="utf-8"), "What the adaptation was worth"
         artifacts.publish(create_markdown_artifact, text, key="report", description=about)

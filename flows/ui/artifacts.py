@@ -21,9 +21,10 @@ from prefect.artifacts import (
 
 from amazon_electra.beam_jobs.core.progress import format_report
 from amazon_electra.flows.runner.logs import find_run_logger
-from amazon_electra.flows.store.flatten import flatten_numbers, summarize_manifest
+from amazon_electra.flows.store.flatten import summarize_manifest
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest
+from amazon_electra.model.tracking.mlflow_run import Tracking
 
 UPDATE_SECONDS = 2.0
 """Time between two updates of a progress artifact: each is a request to the server."""
@@ -36,9 +37,10 @@ class PrefectRun:
     for minutes, and what is reported meanwhile is lost.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tracking: Tracking | None = None) -> None:
+        """`tracking` is linked to as soon as it has an address."""
         self._artifacts: dict[str, tuple[Any, float]] = {}
-        self._poster = threading.Thread()
+        self._poster, self._tracking = threading.Thread(), tracking
 
     def on_plan(self, line: str, page: str) -> None:
         find_run_logger().info("plan: %s", line)
@@ -68,19 +70,16 @@ class PrefectRun:
         logger.info("%s: %s; %s", stage.label, how, summarize_manifest(manifest))
         for warning in manifest["result"].get("warnings", []):
             logger.warning("%s: %s", stage.label, warning)
-        if found:
-            return
         artifact, _ = self._artifacts.pop(stage.fingerprint, (None, 0.0))
         if artifact:
             if self._poster.is_alive():
                 self._poster.join(UPDATE_SECONDS)
             text = f"{stage.label}: done"
             publish(update_progress_artifact, artifact, progress=100.0, description=text)
-        numbers = flatten_numbers(manifest["result"])
-        rows = [{"count": name, "value": value} for name, value in numbers.items()]
-        seconds = manifest.get("seconds", 0)
-        about = f"{stage.label}, fingerprint {stage.fingerprint}, {seconds:,.1f} s"
-        publish_table(f"{stage.label}-counts", rows, about)
+        if self._tracking and (address := self._tracking.build_address()):
+            self._tracking = None
+            about = "The run in MLflow: curves, system metrics, artifacts"
+            publish_link(address, "mlflow-run", about)
 
     def on_failure(self, stage: Stage, cause: str) -> None:
         find_run_logger().error("%s: %s", stage.label, cause)
@@ -95,8 +94,8 @@ class PrefectRun:
 
 def publish_link(url: str, name: str, description: str) -> None:
     """Show a link on the run's page."""
-    key = make_artifact_key(name)
-    publish(create_link_artifact, url, name, key=key, description=description)
+    named = {"key": make_artifact_key(name), "description": description}
+    publish(create_link_artifact, url, name, **named)
 
 
 def publish_table(name: str, rows: Sequence[Mapping[str, Any]], description: str) -> None:

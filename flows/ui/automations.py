@@ -1,4 +1,4 @@
-"""What Prefect does by itself: lost runs are marked."""
+"""The automation in Prefect: it marks lost runs."""
 
 from datetime import timedelta
 
@@ -30,33 +30,23 @@ def build_automation() -> Automation:
     """Return what marks runs Crashed whose machine was lost with them. Heartbeats and changes of
     state name the run's tags: runs of others on the same server are left alone.
     """
+    tag = {"prefect.resource.role": "tag", "prefect.resource.id": f"prefect.tag.{TAG}"}
+    heartbeat, message = "prefect.flow-run.heartbeat", "no sign of life; start it again"
+    ends = {f"prefect.flow-run.{state}" for state in ENDED}
+    crash = ChangeFlowRunState(name=None, state=StateType.CRASHED, message=message, force=False)
     return Automation(
         name="lost runs are crashed",
         description=f"A run without a heartbeat for {LOST_SECONDS // 60} minutes; start it again, "
         "it continues where it was.",
         trigger=EventTrigger(
             match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related={
-                "prefect.resource.role": "tag",
-                "prefect.resource.id": f"prefect.tag.{TAG}",
-            },
-            after={"prefect.flow-run.heartbeat"},
-            expect={
-                "prefect.flow-run.heartbeat",
-                PAUSED_EVENT,
-                *(f"prefect.flow-run.{state}" for state in ENDED),
-            },
+            match_related=tag,
+            after={heartbeat},
+            expect={heartbeat, PAUSED_EVENT, *ends},
             for_each={"prefect.resource.id"},
             posture=Posture.Proactive,
             threshold=1,
             within=timedelta(seconds=LOST_SECONDS),
         ),
-        actions=[
-            ChangeFlowRunState(
-                name=None,
-                state=StateType.CRASHED,
-                message="no sign of life; start it again",
-                force=False,
-            )
-        ],
+        actions=[crash],
     )

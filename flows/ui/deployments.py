@@ -47,17 +47,14 @@ def serve(store: Store) -> None:
 def deploy(store: str) -> None:
     """Make the pools that are missing, and all deployments, on a store as the workers see it."""
     if not (store.startswith("/") or is_remote(store)):
-        sys.exit(
-            f"error: {store!r} is not the store as the workers see it, from / on, or an address"
-        )
+        why = "is not the store as the workers see it, from / on, or an address"
+        sys.exit(f"error: {store!r} {why}")
     deployments = build_deployments(store, in_pools=True)
-    with get_client(sync_client=True) as client:
-        for pool in {deployment.work_pool_name for deployment in deployments}:
-            template = ProcessWorker.get_default_base_job_template()
-            with suppress(ObjectAlreadyExists):
-                client.create_work_pool(
-                    WorkPoolCreate(name=pool, type="process", base_job_template=template)
-                )
+    template = ProcessWorker.get_default_base_job_template()
+    for name in {deployment.work_pool_name for deployment in deployments}:
+        pool = WorkPoolCreate(name=name, type="process", base_job_template=template)
+        with suppress(ObjectAlreadyExists), get_client(sync_client=True) as client:
+            client.create_work_pool(pool)
     for deployment in deployments:
         deployment.apply()
     create_automations()
@@ -66,35 +63,33 @@ def deploy(store: str) -> None:
 def build_deployments(store: str, in_pools: bool = False) -> list[Any]:
     """Return the deployments of this machine, or of the pools, with their results in this store."""
     deployments: list[Any] = []
-    with get_client(sync_client=True) as client:
-        for entry in yaml.safe_load(FILE.read_text(encoding="utf-8")):
-            flow, earlier = import_object(entry["entrypoint"]), None
-            if flow.name == PREPARE and not in_pools:
-                continue
-            with suppress(ObjectNotFound):
-                earlier = client.read_deployment_by_name(f"{flow.name}/{flow.name}")
-            limit, schedules = entry.get("concurrency_limit"), entry.get("schedules", [])
-            if earlier:
-                fields = set(DeploymentScheduleCreate.model_fields)
-                schedules = [one.model_dump(include=fields) for one in earlier.schedules]
-            pool: dict[str, Any] = {}
-            if in_pools:
-                pool = {"work_pool_name": entry["pool"], "job_variables": {"env": dict(CLIENT)}}
-            shipped = entry.get("parameters", {}) if in_pools else {}
-            deployment = flow.to_deployment(
-                name=flow.name,
-                description=entry["description"],
-                tags=[TAG],
-                parameters={**shipped, **read_edited(flow, earlier), "store": store},
-                paused=earlier.paused if earlier else False,
-                schedules=[DeploymentScheduleCreate.model_validate(one) for one in schedules],
-                triggers=[DeploymentEventTrigger(**one) for one in entry.get("triggers", [])]
-                or None,
-                concurrency_limit=ConcurrencyLimitConfig(**limit) if limit else None,
-                entrypoint_type=EntrypointType.MODULE_PATH,
-                **pool,
-            )
-            deployments.append(deployment)
+    for entry in yaml.safe_load(FILE.read_text(encoding="utf-8")):
+        flow, earlier = import_object(entry["entrypoint"]), None
+        if flow.name == PREPARE and not in_pools:
+            continue
+        with suppress(ObjectNotFound), get_client(sync_client=True) as client:
+            earlier = client.read_deployment_by_name(f"{flow.name}/{flow.name}")
+        limit, schedules = entry.get("concurrency_limit"), entry.get("schedules", [])
+        if earlier:
+            fields = set(DeploymentScheduleCreate.model_fields)
+            schedules = [one.model_dump(include=fields) for one in earlier.schedules]
+        pool, shipped = dict[str, Any](), dict[str, Any]()
+        if in_pools:
+            pool = {"work_pool_name": entry["pool"], "job_variables": {"env": dict(CLIENT)}}
+            shipped = entry.get("parameters", {})
+        deployment = flow.to_deployment(
+            name=flow.name,
+            description=entry["description"],
+            tags=[TAG],
+            parameters={**shipped, **read_edited(flow, earlier), "store": store},
+            paused=earlier.paused if earlier else False,
+            schedules=[DeploymentScheduleCreate.model_validate(one) for one in schedules],
+            triggers=[DeploymentEventTrigger(**one) for one in entry.get("triggers", [])] or None,
+            concurrency_limit=ConcurrencyLimitConfig(**limit) if limit else None,
+            entrypoint_type=EntrypointType.MODULE_PATH,
+            **pool,
+        )
+        deployments.append(deployment)
     return deployments
 
 

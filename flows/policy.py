@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.flows.configuration.form import CONTRASTIVE, Arm, Parameters
 from amazon_electra.model.arms import list_arms, list_methods
 
@@ -75,8 +75,7 @@ def decide(p: Parameters, counts: Counts) -> Decision:
         else:
             reasons.append(f"fine-tuning: {about}{labels:,} labels")
     adaptation, reason = choose_adaptation(p, arms, counts)
-    if reason:
-        reasons.append(reason)
+    reasons += [reason] if reason else []
     if adaptation == "none" and p.pretraining.start_from:
         arms = [arm for arm in arms if arm != "pre-trained"]
     if adaptation == "contrast" and not p.finetuning.arms:
@@ -98,15 +97,11 @@ def list_arms_of_form(p: Parameters) -> list[Arm]:
     start = p.pretraining.start_from
     default = ["pre-trained", "origin" if start else "random", *list_methods(bool(start))]
     arms = list(p.finetuning.arms) or default
-    if p.effort == "quick":
-        arms = keep_cheap(arms)
-        if not (arms and start):
-            raise UserError(
-                "takes a published encoder, `pretraining.start_from`, and an arm of seconds",
-                "effort",
-                "quick",
-            )
-    return arms
+    if p.effort != "quick":
+        return arms
+    why = "takes a published encoder, `pretraining.start_from`, and an arm of seconds"
+    require(start and keep_cheap(arms), why, "effort", "quick")
+    return keep_cheap(arms)
 
 
 def keep_cheap(arms: Sequence[Arm]) -> list[Arm]:
@@ -119,9 +114,8 @@ def choose_adaptation(p: Parameters, arms: Sequence[Arm], counts: Counts) -> tup
     """Return how a run with these arms trains an encoder, and why where the counts decide."""
     chosen, methods = p.pretraining, list_arms()
     is_asked = bool(chosen.objective or chosen.steps or "steps" in chosen.settings)
-    is_read = any(
-        arm not in methods or methods[arm].reads_encoder for arm in arms if arm != "origin"
-    )
+    others = [arm for arm in arms if arm != "origin"]
+    is_read = any(arm not in methods or methods[arm].reads_encoder for arm in others)
     if not (is_read or is_asked):
         return "none", ""
     if chosen.objective == CONTRASTIVE:
@@ -130,18 +124,17 @@ def choose_adaptation(p: Parameters, arms: Sequence[Arm], counts: Counts) -> tup
         return "text", ""
     if p.effort == "quick" and not is_asked:
         return "none", "no adaptation with `--effort quick`"
-    about = "about " if counts.is_estimated else ""
-    titles, tokens = counts.titles, PASSES * counts.tokens
-    is_automatic = p.recipe == "published" and not (is_asked or chosen.settings)
-    if is_automatic and titles >= MIN_TITLES:
+    is_open = p.recipe == "published" and not is_asked
+    if is_open and not chosen.settings and counts.titles >= MIN_TITLES:
         return "contrast", f"adaptation by contrast: {MIN_TITLES:,} titles or more"
-    if p.recipe != "published" or is_asked or "pre-trained" in p.finetuning.arms:
+    if not is_open or "pre-trained" in p.finetuning.arms:
         return "text", ""
+    tokens, about = PASSES * counts.tokens, "about " if counts.is_estimated else ""
     measured = f"{PASSES} passes over the text are about {tokens / 1e6:.1f} million tokens"
     if tokens >= MIN_TOKENS:
         return "text", f"adaptation to the text: {measured}"
     return "none", (
-        f"no adaptation: {about}{titles:,} titles, contrast takes {MIN_TITLES:,}; {measured}, "
-        f"fewer than {MIN_TOKENS // 1_000_000} million gained nothing in any study "
+        f"no adaptation: {about}{counts.titles:,} titles, contrast takes {MIN_TITLES:,}; "
+        f"{measured}, fewer than {MIN_TOKENS // 1_000_000} million gained nothing in any study "
         "(`pretraining.steps` trains all the same)"
     )

@@ -1,9 +1,7 @@
 """`run` and `score` as functions: what the commands of these names do.
 
-Each works in a process of its own (`python -m amazon_electra.flows.api.commands`): Prefect reads
-its settings when it is imported, and a notebook may have imported it; torch, MLflow and Prefect
-stay out of the caller's memory; and Ctrl-C ends the run as in a terminal, so that the same call
-continues it.
+Each works in a process of its own: Prefect reads its settings when it is imported, and a notebook
+may have imported it; and Ctrl-C ends the run as in a terminal.
 """
 
 import inspect
@@ -15,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.children import bind_command
@@ -31,7 +29,6 @@ from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT
 
 Section = Mapping[str, Any] | Settings
 Dump = str | Path | Sequence[str | Path] | Section
-Form = TypeVar("Form", bound=Settings)
 REQUEST, RESULT = "request.json", "result.json"
 
 
@@ -92,7 +89,9 @@ def run(
     same call may pass later, and JobFailed for any other failure.
     """
     about = describe_dump(dump) | ({"labels": list(labels)} if labels else {})
-    form = fill(Parameters, run, sections, dump=about, recipe=recipe, store=store)
+    check_names(run, Parameters, sections)
+    place = build_store(store).address
+    form = fill_form(Parameters, **sections, dump=about, recipe=recipe, store=place)
     made = call_command("run", form)
     return RunResult(
         folder=Path(made["folder"]),
@@ -134,7 +133,9 @@ def score(
         "model": {"alias": alias, **of_registry},
         "scores": {"format": format or None, "explain": explain, **scores},
     }
-    form = fill(Scoring, score, sections, **given, output=output, store=store)
+    check_names(score, Scoring, sections)
+    place = build_store(store).address
+    form = fill_form(Scoring, **sections, **given, output=output, store=place)
     made = call_command("score", form, folder)
     files = tuple(storage.join_path(made["folder"], name) for name in made["files"])
     return ScoreResult(made["folder"], files, tuple(made["results"]))
@@ -147,20 +148,14 @@ def describe_dump(dump: Dump) -> dict[str, Any]:
     return {"paths": [str(path) for path in ([dump] if isinstance(dump, str | Path) else dump)]}
 
 
-def fill(
-    kind: type[Form],
-    function: Callable[..., Any],
-    sections: Mapping[str, Section],
-    store: str | Path | None,
-    **given: Any,
-) -> Form:
-    """Return a form by the arguments of a function; UserError for one that it does not have."""
-    known = [*inspect.signature(function).parameters, *kind.model_fields]
-    known = [name for name in dict.fromkeys(known) if name != "sections"]
-    for name in sections:
-        if name not in known:
-            raise UserError(describe_unknown(name, known, "argument"), name)
-    return fill_form(kind, **{**sections, **given, "store": build_store(store).address})
+def check_names(
+    function: Callable[..., Any], form: type[Settings], sections: Mapping[str, Section]
+) -> None:
+    """Raise UserError for a section that the form does not have."""
+    *arguments, _ = inspect.signature(function).parameters
+    for name in sections.keys() - form.model_fields:
+        known = dict.fromkeys((*arguments, *form.model_fields))
+        raise UserError(describe_unknown(name, known, "argument"), name)
 
 
 def call_command(command: str, form: Settings, model: str | None = None) -> dict[str, Any]:
@@ -169,7 +164,7 @@ def call_command(command: str, form: Settings, model: str | None = None) -> dict
     """
     with tempfile.TemporaryDirectory() as folder:
         request = {"form": form.model_dump(mode="json"), "model": model}
-        write_json(Path(folder) / REQUEST, request)
+        write_json(Path(folder, REQUEST), request)
         job = [sys.executable, "-m", "amazon_electra.flows.api.commands", command, folder]
         process = subprocess.Popen(
             bind_command(job),
@@ -190,7 +185,7 @@ def call_command(command: str, form: Settings, model: str | None = None) -> dict
                     last = line.strip() or last
             finally:
                 process.terminate()  # nothing, if it has ended
-        result = Path(folder) / RESULT
+        result = Path(folder, RESULT)
         made = dict(json.loads(result.read_text(encoding="utf-8"))) if result.exists() else {}
     if process.returncode == 0:
         return made
@@ -208,22 +203,20 @@ def main() -> None:
 
     command, folder = sys.argv[1], Path(sys.argv[2])
     request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
+    form = request["form"]
 
     def work() -> None:
-        made: dict[str, Any] = {}
         try:
             if command == "run":
-                form = Parameters(**request["form"])
-                made = execute_graph(form, build_store(form.store))
+                made = execute_graph(Parameters(**form), build_store(form["store"]))
             else:
-                made = execute_scoring(Scoring(**request["form"]), request["model"])
+                made = execute_scoring(Scoring(**form), request["model"])
         except UserError as mistake:
-            made = {"mistake": mistake.describe()}
+            write_json(folder / RESULT, {"mistake": mistake.describe()})
             raise
-        finally:
-            write_json(folder / RESULT, made)
+        write_json(folder / RESULT, made)
 
-    sys.exit(attempt(work, request["form"]["store"]))
+    sys.exit(attempt(work, form["store"]))
 
 
 if __name__ == "__main__":

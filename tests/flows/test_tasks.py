@@ -2,9 +2,7 @@
 
 import shutil
 from contextlib import nullcontext, suppress
-from functools import partial
 
-import fsspec
 import pytest
 from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterFlowRunId, FlowRunFilter
 from prefect.client.schemas.sorting import FlowRunSort
@@ -14,12 +12,11 @@ from amazon_electra.flows import domain_adaptation
 from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.plan import plan_run
 from amazon_electra.flows.runner import prefect_tasks
-from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
+from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.processes import StageProcesses
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.runs import graph_run
 from amazon_electra.flows.runs.graph_run import name_run, run_plan
-from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -159,39 +156,6 @@ def test_only_what_may_pass_is_tried_again(store, monkeypatch, how, starts, rais
     with pytest.raises(raised) if raised else nullcontext():
         run_toy(store, {"pretraining": {"how": how}})
     assert attempts(store, "pretraining") == starts
-
-
-@pytest.fixture
-def in_a_flow(call_in_flow, monkeypatch):
-    """Calls something in a flow; what it gave, and the flow's task runs by name: how often each was
-    tried.
-    """
-    monkeypatch.setattr("amazon_electra.flows.runner.prefect_tasks.RETRY_DELAYS", [0.1, 0.1])
-
-    def called(function):
-        given, runs = call_in_flow(function)
-        return given, {run.name: run.run_count for run in runs}
-
-    return called
-
-
-def test_an_object_store_that_is_away_for_a_moment_is_asked_again(store, in_a_flow, monkeypatch):
-    memory = fsspec.filesystem("memory")
-    memory.pipe_file("/reviews/a.json", b"{}")
-    answers = [ConnectionResetError("reset by peer"), TimeoutError("slow")]
-    glob = memory.glob
-
-    def shaky(self, *pattern, **asked):
-        if answers:
-            raise answers.pop()
-        return glob(*pattern, **asked)
-
-    monkeypatch.setattr(type(memory), "glob", shaky)
-    chosen = fill_parameters(dump={"paths": ["memory://reviews/*.json"]}, store=str(store))
-    build = partial(build_dump_stage, chosen.dump, Store(store))
-    given, tried = in_a_flow(lambda: call_with_retries("plan", build))
-    assert given.result["paths"] == ["memory:///reviews/a.json"]
-    assert tried == {"plan": 3}
 
 
 def test_a_device_that_is_not_here_is_told_before_anything_is_made(store, monkeypatch):

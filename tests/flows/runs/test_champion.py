@@ -85,26 +85,6 @@ def test_the_first_model_of_a_registry_beats_the_class_shares_and_no_simple_mode
     assert "majority class" in decision.reason
 
 
-def test_a_champion_is_here_where_the_store_has_its_folder(tmp_path, mlflow_uri):
-    store, registry = Store(tmp_path / "store"), Registry(mlflow_uri, name_model("stars"))
-    tracking = Tracking(mlflow_uri, f"file://{tmp_path}/artifacts")
-    tracking.start("first", {}, {})
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "config.json").write_text("{}")
-    tracking.log_folder(tmp_path / "folder", "model")
-    tracking.finish("FINISHED")
-    tags = {"model": "0123"}
-    version = registry.add_version(tracking.parent.id, "model", tags)
-    registry.promote(version, "the first")
-    away = read_champion(mlflow_uri, store, "stars")
-    assert (away.version, away.is_elsewhere, away.model) == (version, True, None)
-    store.publish(ExistingStage("model", 0, {}, known="0123"), {})
-    here = read_champion(mlflow_uri, store, "stars")
-    assert not here.is_elsewhere
-    assert here.model.fingerprint == "0123"
-    assert read_champion(mlflow_uri, store, "polarity") == Champion()
-
-
 @pytest.fixture
 def tracked(tmp_path, mlflow_uri):
     """A parent run with a model folder as its artifact, made by the name of its encoder;

@@ -10,7 +10,6 @@ from functools import partial
 
 import pytest
 from fsspec.core import url_to_fs
-from s3fs import S3FileSystem
 
 from amazon_electra.beam_jobs.core.errors import TransientError, UserError
 from amazon_electra.flows.cli import main
@@ -128,14 +127,6 @@ def test_another_host_continues_from_the_newest_checkpoint(open_host):
     assert list_objects(there) == names, "who comes back uploads nothing more"
 
 
-def test_a_host_that_comes_back_goes_on_with_what_it_has(open_host):
-    """What was not uploaded yet is not lost with the process."""
-    with open_host("here").lock_stage(CORPUS) as folder:
-        write(folder / "a.txt", "last word")
-    with open_host("here").lock_stage(CORPUS) as folder:
-        assert (folder / "a.txt").read_text() == "last word"
-
-
 @ON_BOTH
 def test_of_two_makers_the_first_wins(open_host):
     late, first, reader = map(open_host, ("late", "first", "reader"))
@@ -224,17 +215,6 @@ def test_a_checkpoint_of_somebody_else_leads_out_of_no_folder(open_host, gs, tmp
 
 
 @ON_GS
-def test_a_stage_whose_manifest_is_damaged_is_not_made_beside_it(open_host, gs):
-    make(open_host("here"))
-    gs.objects[f"{HOME}/manifest.json"] = b"{"
-    there = open_host("there")
-    for use in (there.locate, there.fetch, lambda _: make(there)):
-        with pytest.raises(UserError) as refused:
-            use(CORPUS)
-        assert "manifest.json" in str(refused.value)
-
-
-@ON_GS
 def test_prune_removes_nothing_beside_the_stores_part_of_this_machine(
     open_host, gs, tmp_path, monkeypatch
 ):
@@ -287,18 +267,6 @@ def test_what_keeps_us_from_a_dump_in_a_bucket_is_one_line(
     [error] = capsys.readouterr().err.splitlines()
     assert f"{scheme}://store/x.json" in error
     assert message in error
-
-
-def test_without_credentials_their_names_are_told(as_user, monkeypatch):
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
-        monkeypatch.setenv(name, "/dev/null")
-    S3FileSystem.clear_instance_cache()
-    with pytest.raises(UserError) as told:
-        Bucket("s3://bucket/x", patience=0).create("a", b"1")
-    assert "AWS_ACCESS_KEY_ID" in str(told.value)
 
 
 def test_a_server_that_is_away_is_asked_again(as_user, gs):

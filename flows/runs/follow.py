@@ -29,14 +29,15 @@ def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
     Raises Prefect's Abort, at which its engine leaves the state at the server as it is, once the
     run is cancelled.
     """
-    cancelled = threading.Event()
+    over, cancelled = threading.Event(), threading.Event()
+    watch, context = (watch_for_cancellation, run, over, cancelled), contextvars.copy_context()
     try:
-        with (
-            mark_run(store, run, name),
-            end_children_on_error(),
-            watch_for_cancellation(run, cancelled),
-        ):
-            yield
+        with mark_run(store, run, name), end_children_on_error():
+            threading.Thread(target=context.run, args=watch, daemon=True).start()
+            try:
+                yield
+            finally:
+                over.set()
     except TerminationSignal:
         if cancelled.is_set():
             raise Abort(f"the run {run} was cancelled") from None
@@ -57,29 +58,19 @@ def mark_run(store: Store, run: str, name: str = "") -> Iterator[None]:
         mark.unlink(missing_ok=True)
 
 
-@contextmanager
-def watch_for_cancellation(run: str, cancelled: threading.Event) -> Iterator[None]:
-    """Set the event, the state and end this process as Prefect's runner would, if the run is
-    cancelled while the block lasts.
+def watch_for_cancellation(run: str, over: threading.Event, cancelled: threading.Event) -> None:
+    """Set `cancelled`, the state at the server, and end this process as Prefect's runner would, if
+    the run is cancelled before it is over.
 
     Prefect's runner hears of it at once, but no more after its server was away for half a minute;
     `amazon-electra run` has no runner.
     """
-    over, context = threading.Event(), contextvars.copy_context()
-
-    def ask_server() -> None:
-        while not over.wait(ASK_SECONDS):
-            with suppress(Exception), get_client(sync_client=True) as client:  # away: ask again
-                state = client.read_flow_run(UUID(run)).state
-                if state and state.is_cancelling() and not over.is_set():
-                    ended: Any = Cancelled(message="the run ended itself")
-                    client.set_flow_run_state(UUID(run), ended)
-                    cancelled.set()
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    return
-
-    threading.Thread(target=context.run, args=[ask_server], daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()
+    while not over.wait(ASK_SECONDS):
+        with suppress(Exception), get_client(sync_client=True) as client:  # away: ask again
+            state = client.read_flow_run(UUID(run)).state
+            if state and state.is_cancelling() and not over.is_set():
+                ended: Any = Cancelled(message="the run ended itself")
+                client.set_flow_run_state(UUID(run), ended)
+                cancelled.set()
+                os.kill(os.getpid(), signal.SIGTERM)
+                return

@@ -18,6 +18,7 @@ from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage
 from amazon_electra.flows.stages.scores import (
     RegisteredModel,
     copy_scores,
+    describe_drift,
     describe_models,
     find_models,
     find_scores,
@@ -26,7 +27,6 @@ from amazon_electra.flows.stages.scores import (
     list_parts,
 )
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.ui.artifacts import publish_drift
 
 planned_scoring: ContextVar[tuple[list[RegisteredModel], ListedDump] | None] = ContextVar(
     "planned_scoring", default=None
@@ -63,7 +63,7 @@ def score(**given: Any) -> dict[str, Any]:
     names = copy_scores(dump, scores, output, store)
     results = [part for _, part in list_parts(dump, scores)]
     storage.write_json(storage.join_path(output, SCORING_TOTALS), {"files": results})
-    publish_drift(results)
+    find_run_logger().info("drift: %s", describe_drift(results) or "not known")
     return {
         "folder": output,
         "files": names,

@@ -104,26 +104,6 @@ def publish_table(name: str, rows: Sequence[Mapping[str, Any]], description: str
     publish(create_table_artifact, list(map(dict, rows)), key=key, description=description)
 
 
-def publish_drift(files: Sequence[Mapping[str, Any]]) -> None:
-    """Show how files differ from what the model was tested on, as `score` counted them."""
-    rows = [
-        {
-            "file": one["file"],
-            "task": task,
-            "expected accuracy": f"{drift['expected']:.1%}",
-            "95% interval": f"{drift['low']:.1%} to {drift['high']:.1%}",
-            "on test": f"{drift['tested']:.1%}",
-            "by its own labels": "" if drift["accuracy"] is None else f"{drift['accuracy']:.1%}",
-            "differs": "; ".join(drift["findings"]),
-        }
-        for one in files
-        for task, drift in one.get("drift", {}).items()
-    ]
-    if rows:
-        about = "Does the model still hold? New files beside what it was tested on"
-        publish_table("drift", rows, about)
-
-
 def publish(show: Callable[..., Any], *what: Any, **named: Any) -> Any:
     """Return what a function of prefect.artifacts gives; what it raises is logged, and None
     returned: a server that is away or full must not fail a run.

@@ -30,7 +30,6 @@ def build_automation() -> Automation:
     """Return what marks runs Crashed whose machine was lost with them. Heartbeats and changes of
     state name the run's tags: runs of others on the same server are left alone.
     """
-    tag = {"prefect.resource.role": "tag", "prefect.resource.id": f"prefect.tag.{TAG}"}
     heartbeat, message = "prefect.flow-run.heartbeat", "no sign of life; start it again"
     ends = {f"prefect.flow-run.{state}" for state in ENDED}
     crash = ChangeFlowRunState(name=None, state=StateType.CRASHED, message=message, force=False)
@@ -40,7 +39,10 @@ def build_automation() -> Automation:
         "it continues where it was.",
         trigger=EventTrigger(
             match={"prefect.resource.id": "prefect.flow-run.*"},
-            match_related=tag,
+            match_related={
+                "prefect.resource.role": "tag",
+                "prefect.resource.id": f"prefect.tag.{TAG}",
+            },
             after={heartbeat},
             expect={heartbeat, PAUSED_EVENT, *ends},
             for_each={"prefect.resource.id"},

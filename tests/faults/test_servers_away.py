@@ -19,7 +19,6 @@ from tests.patience import PATIENCE_SECONDS, eventually
 from tests.served import CLEAN
 
 AWAY_SECONDS = 10
-SLOW = json.dumps({"corpus": {"seconds_a_step": 1000}})
 
 
 class Server:

@@ -15,9 +15,6 @@ from amazon_electra.beam_jobs.core.command import main
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.progress import Progress
 
-BUSY_SECONDS = 3.0
-"""CPU time of a job that says nothing meanwhile."""
-
 
 def run(argv: list[str] | None = None) -> dict[str, object]:
     parser = argparse.ArgumentParser()
@@ -26,23 +23,7 @@ def run(argv: list[str] | None = None) -> dict[str, object]:
     parser.add_argument("--seconds_a_step", type=float, default=0.0)
     parser.add_argument("--gate", type=Path, help="the last step waits until this file is there")
     parser.add_argument("--model", help="folder that it writes, as a pre-training does")
-    parser.add_argument(
-        "--how",
-        default="well",
-        choices=[
-            "well",
-            "mistake",
-            "bug",
-            "killed",
-            "crashed",
-            "exit 255",
-            "network",
-            "once",
-            "stubborn",
-            "stopped once",
-            "busy",
-        ],
-    )
+    parser.add_argument("--how", default="well", help="what it does at its end, or `stubborn`")
     chosen = parser.parse_args(argv)
     chosen.output.mkdir(parents=True, exist_ok=True)
     attempts = chosen.output / "attempts"
@@ -86,10 +67,6 @@ def misbehave(how: str, attempt: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "crashed":
         os.kill(os.getpid(), signal.SIGSEGV)
-    if how == "stopped once" and attempt == 1:
-        os.kill(os.getpid(), signal.SIGSTOP)
-    while how == "busy" and time.process_time() < BUSY_SECONDS:
-        pass
     if how == "exit 255":
         os._exit(255)
     if how == "network" or (how == "once" and attempt == 1):

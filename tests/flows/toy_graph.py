@@ -87,20 +87,13 @@ for kind in (ToyStage, ToyCorpus, ToyTraining, ToyFinetuning, ToyEvaluation, Toy
     register_stage(kind)
 
 
-def job(
-    name: str,
-    inputs: dict[str, Stage],
-    ways: dict[str, Any],
-    title: str = "",
-    kind: type[ToyStage] | None = None,
-    **more: Any,
-) -> ToyStage:
+def job(name: str, inputs: dict[str, Stage], ways: dict[str, Any], title: str = "") -> ToyStage:
     """A stage made by the toy job; `ways` are its options, part of the fingerprint only as far as
     the content goes.
     """
-    found = kind or Stage.registry[f"toy-{name}" if name != "toy" else name]
+    kind = Stage.registry[f"toy-{name}" if name != "toy" else name]
     config = ToyConfig(steps=int(ways.get("steps", 3)), title=title, ways=ways)
-    return found(config, inputs, title=title or name, **more)
+    return kind(config, inputs, title=title or name)
 
 
 def toy_graph(ways: dict[str, dict[str, Any]]):
@@ -108,33 +101,28 @@ def toy_graph(ways: dict[str, dict[str, Any]]):
     behaves.
     """
 
+    def make(name: str, title: str = "", **inputs: Stage) -> ToyStage:
+        return job(name, inputs, ways.get(name, {}), title)
+
     def graph(reviews: Stage) -> Groups:
-        corpus = job("corpus", {"dump": reviews}, ways.get("corpus", {}))
-        encoder = job("pretraining", {"corpus": corpus}, ways.get("pretraining", {}))
+        corpus = make("corpus", dump=reviews)
+        encoder = make("pretraining", corpus=corpus)
         for stage in (reviews, corpus, encoder):
             yield Group.of(stage)
         cells = [
             (
-                job(
-                    "finetuning",
-                    {"encoder": encoder},
-                    ways.get("finetuning", {}),
-                    title=f"cell {seed}",
-                ),
-                job("evaluation", {"encoder": encoder}, {}, title=f"cell {seed} test"),
+                make("finetuning", f"cell {seed}", encoder=encoder),
+                make("evaluation", f"cell {seed} test", encoder=encoder),
             )
             for seed in (0, 1)
         ]
         yield Group(cells, 2)
-        inputs = {"encoder": encoder, "cell": cells[1][1]}
-        yield Group.of(job("report", inputs, ways.get("report", {})))
+        yield Group.of(make("report", encoder=encoder, cell=cells[1][1]))
 
     return graph
 
 
-def run_toy(
-    store: Path, ways: dict[str, dict[str, Any]], experiment: str = "domain-adaptation"
-) -> dict[str, Any]:
+def run_toy(store: Path, ways: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """One run of the toy graph in a Prefect flow of the real one's name; a server must be there."""
     from prefect import flow
 

@@ -21,6 +21,10 @@ from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 
 
+def find_nothing(task: str) -> None:
+    """Find no champion of a task; by its name other processes know it."""
+
+
 @dataclass(frozen=True)
 class RunPlan:
     """What a run knows before it makes anything."""
@@ -32,7 +36,7 @@ class RunPlan:
     previews: Sequence[Preview]
     origin: Stage | None
     """The published encoder that it starts from."""
-    find_champion: Callable[[str], Stage | None] = lambda task: None
+    find_champion: Callable[[str], Stage | None] = find_nothing
     begun: StageProcesses | None = None
     """Make its encoder and corpus already."""
     notes: list[str] = field(default_factory=list)

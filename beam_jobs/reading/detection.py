@@ -39,8 +39,6 @@ FOREIGN = re.compile(
     rb"<|%|//|/\*|--\s|[\w.$ ]+[=(]\s*[\[{]|\[\s*+\[\s*+[^\s{\[\]]|version https://git-lfs"
 )  # what markup, SQL, scripts, lists without names and pointers of Git LFS begin with
 
-ANSWERS = {"error", "errors", "message", "code", "status", "detail", "__type"}  # of a server's JSON
-
 
 def read_records(stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
     """Read the records of a stretch of a file of text; `header`: it is the file's beginning."""
@@ -51,11 +49,8 @@ def read_records(stream: Stream, layout: Layout, tally: Tally, header: bool) -> 
         tally.lines = layout.prefix.count(b"\n")
     format = find_format(layout.name)
     items = format.read(stream, layout, tally, header)
-    text = dict(layout.mapping).get("text", "")
-    text = dict(layout.joined).get(text, (text,))[0]
-    collected = {n for f, n in layout.mapping if fields.is_collected(f, n, text)}
-    names = layout.read_columns - {*format.list_columns(layout, []), *collected}
-    nested = {n for n in names if "." in n or LIST in n}
+    names = layout.read_columns.difference(format.list_columns(layout, []))
+    nested = {n for n in names - fields.list_collected(layout) if "." in n or LIST in n}
     return finish_records(items, layout, nested, tally)
 
 
@@ -99,8 +94,6 @@ def detect_layout(
             layout = format.inspect(head, layout, overrides, shown)
             format = find_format(layout.name)
             records, rejects = read_head_records(head, layout, is_whole)
-            if is_whole and not overrides and not format.has_only_strings:
-                refuse_error_answer(records, shown)
         columns = format.list_columns(layout, records)
         if columns:
             if format.has_only_strings and not overrides:
@@ -108,12 +101,10 @@ def detect_layout(
             found = map_fields(layout, columns, records, overrides, shown)
             if not rejects:
                 return found
-            if size > HEAD_BYTES and len(rejects) > FIRST_RECORDS:
-                break  # more bytes would not help
-        if is_whole:
-            if rejects:
-                break
+        if is_whole and not rejects:
             return layout
+        if is_whole:
+            break
     raise UserError(
         f"{shown}: no {layout.name} record in its first {len(head)} bytes"
         + (f": {rejects[0].reason} in line {rejects[0].line}; " if rejects else "; ")
@@ -130,34 +121,30 @@ def map_fields(
     shown: str,
 ) -> Layout:
     """Return a layout with the columns of a review's fields, by the first records."""
-    start = f"{layout.records}{LIST}." if layout.prefix and layout.records else ""
-    meant = {
-        field: fields.JOIN.join(n.removeprefix(start) for n in name.split(fields.JOIN))
-        for field, name in overrides.items()
-    }
     some = records[:FIRST_RECORDS]
-    known = choose_columns(columns, some, meant)
-    once = {n for n in known if columns.count(n) < 2 or n in meant.values()}
+    known = choose_columns(columns, some, overrides)
+    once = {n for n in known if columns.count(n) < 2 or n in overrides.values()}
     if not fields.find_column("text", once) and not fields.propose_text(once, some):
         once = known
     ordered = [n for n in dict.fromkeys([*columns, *sorted(known)]) if n in once]
-    mapping = fields.map_columns(ordered, meant, shown, some)
+    mapping = fields.map_columns(ordered, overrides, shown, some)
     texts = fields.split_joined(mapping["text"], known)
     single = [n for f, n in mapping.items() if f != "text" and not f.startswith(LABEL)]
     if twice := [name for name in [*texts, *single] if columns.count(name) > 1]:
         raise UserError(f"{shown}: two columns are called {twice[0]}; rename one")
-    rest = [(f, n) for f, n in mapping.items() if f != "text"]
-    names = [n for f, n in rest if not fields.is_collected(f, n, texts[0])]
-    check_lists([*texts, *names], shown)
-    check_texts(records, texts, shown, is_named="text" in meant)
-    parts = {n: tuple(fields.split_joined(n, known)) for f, n in mapping.items() if n not in known}
+    check_texts(records, texts, shown, is_named="text" in overrides)
+    parts = {n: tuple(fields.split_joined(n, known)) for n in mapping.values() if n not in known}
     unused = sorted(known.difference(mapping.values(), *parts.values()))
-    return replace(
+    found = replace(
         layout,
         mapping=tuple(mapping.items()),
         joined=tuple(parts.items()),
         unused=tuple(unused[: fields.MAX_LISTED_COLUMNS]),
     )
+    check_lists(
+        [*texts, *{*mapping.values()} - {mapping["text"]} - fields.list_collected(found)], shown
+    )
+    return found
 
 
 def choose_columns(
@@ -220,15 +207,6 @@ def check_texts(
             )
     if not is_named and fields.holds_answers(columns[0], records):
         raise UserError(f"{shown}: {fields.explain_answers(columns[0])}")
-
-
-def refuse_error_answer(records: list[dict[str, Any]], shown: str) -> None:
-    """Raise UserError if the only record of a file is a server's error message."""
-    names = {name for record in records for name in record}
-    is_answer = len(records) == 1 and not ANSWERS.isdisjoint(map(str.lower, names))
-    if is_answer and not fields.find_column("stars", names):
-        answer = json.dumps(records[0], default=str)[:100]
-        raise UserError(f"{shown} is the error message of a server: {answer}")
 
 
 def read_head(path: str, first: bytes, compression: Compression, member: str, size: int) -> bytes:

@@ -67,11 +67,8 @@ FEW_WORDS, MAX_BODY_CHARACTERS = 3, 40
 """A shorter body is one text with a title that is not: "Good" alone is no review of its own."""
 LIST_CELL = re.compile(r"\s*\[\s*[\[({]")
 """How a cell with a list of reviews begins, as Python or JSON writes one."""
-MIN_ANSWERS, MIN_REPEATED = 30, 2 / 3
+MIN_ANSWERS, MIN_REPEATED = 30, 0.6
 """Values of a column of survey answers, and the share that is short and occurs again."""
-CLOSED, MIN_CLOSED, MIN_OF_QUESTION = 0.9, 1 / 4, 10
-"""The same share of the answers to a closed question; the share of answers to closed ones, and the
-answers to each question, on average."""
 
 
 Records = Sequence[Mapping[str, Any]]  # the first of a file
@@ -130,29 +127,13 @@ def holds_lists(name: str, records: Records) -> bool:
 
 def holds_answers(name: str, records: Records) -> bool:
     """Return whether a row is one answer of a survey: most values of a column are short and occur
-    again, and others are texts; or a column of questions separates the two.
+    again, and others are texts.
     """
-    given = [record for record in records if record.get(name) not in (None, "")]
-    answers = [str(record[name]) for record in given]
-    counts = Counter(answers)
-    is_short = [counts[one] > 1 and len(one.split()) < MIN_TEXT_WORDS for one in answers]
-    texts = sum(len(value.split()) >= MIN_TEXT_WORDS for value in counts)
-    least = MIN_CLOSED * len(answers)
-    if texts < 2 or len(answers) < MIN_ANSWERS or sum(is_short) < least:
-        return False
-    if sum(is_short) >= MIN_REPEATED * len(answers):
-        return True
-    for column in {column for record in given[:1] for column in record} - {name}:
-        by_question: dict[str, list[bool]] = {}
-        for record, short in zip(given, is_short, strict=True):
-            by_question.setdefault(str(record.get(column)), []).append(short)
-        if MIN_OF_QUESTION * len(by_question) > len(answers):
-            continue
-        shares = [(sum(own) / len(own), len(own)) for own in by_question.values()]
-        closed = sum(n for share, n in shares if share >= CLOSED)
-        if least <= closed < len(answers):
-            return True
-    return False
+    answers = Counter(str(value) for one in records if (value := one.get(name)) not in (None, ""))
+    texts = sum(len(answer.split()) >= MIN_TEXT_WORDS for answer in answers)
+    repeated = sum(n for one, n in answers.items() if n > 1 and len(one.split()) < MIN_TEXT_WORDS)
+    least = MIN_REPEATED * max(answers.total(), MIN_ANSWERS)
+    return texts > 1 and repeated >= least
 
 
 def explain_answers(name: str) -> str:
@@ -412,10 +393,11 @@ def make_label_reader(label: str, column: Any) -> Callable[[Mapping[str, Any]], 
     return read_label
 
 
-def is_collected(field: str, column: str, text: str) -> bool:
-    """Return whether a column is a label in lists without the text: all of it is of one review."""
-    is_listed = field.startswith(LABEL) and LIST in column
-    return is_listed and not name_list(text).startswith(name_list(column))
+def list_collected(layout: Layout) -> set[str]:
+    """Return the columns of labels in lists without the text: all of it is of one review."""
+    text = name_list(layout.text_columns[0])
+    labels = {name for field, name in layout.mapping if field.startswith(LABEL) and LIST in name}
+    return {name for name in labels if not text.startswith(name_list(name))}
 
 
 def check_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> None:

@@ -11,7 +11,7 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading import detection, fields
 from amazon_electra.beam_jobs.reading.format import RowFormat
 from amazon_electra.beam_jobs.reading.formats import find_format
-from amazon_electra.beam_jobs.reading.lines import LIST, check_lists, name_list
+from amazon_electra.beam_jobs.reading.lines import check_lists, name_list
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 
 ID_NAMES = ("id", "uuid", "guid", "recordid", "rowid")
@@ -38,7 +38,6 @@ def add_id_column(file: DumpFile, given: str | None) -> DumpFile:
     for a given column that the file does not have.
     """
     layout, columns = file.layout, list_columns(file)
-    given = (given or "").removeprefix(f"{layout.records}{LIST}.")
     is_listed = (
         isinstance(find_format(layout.name), RowFormat)
         or len(layout.unused) < fields.MAX_LISTED_COLUMNS

@@ -5,12 +5,11 @@ real dumps contain: NaN, lone surrogates, bytes that are not UTF-8, a BOM.
 """
 
 import ast
-import functools
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -21,7 +20,6 @@ from amazon_electra.beam_jobs.reading.format import Format, Names
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import (
     BLOCK_BYTES,
-    GIVE_UP_FACTOR,
     LIST,
     TOO_LONG,
     Item,
@@ -29,122 +27,73 @@ from amazon_electra.beam_jobs.reading.lines import (
     Stream,
     Tally,
     decode_text,
-    join_rejects,
     make_reject,
     read_lines,
 )
 
-BROKEN, MAX_PARTS = "broken JSON", 10  # lines of an object
 BLANK = b" \t\r\n"
 AROUND = BLANK + b",[]\xef\xbb\xbf"  # of an object in an array, and the BOM
 STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
-LAST_COMMA = re.compile(rf"({STRING})|,(?=\s*+[}}\]])", re.DOTALL)
+TOKEN = re.compile(rf"({STRING})(\s*+:)?|[{{}}\[\]]".encode(), re.DOTALL)
 WHOLE_STRING = re.compile(STRING, re.DOTALL)
+DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 SURROGATE = re.compile("[\ud800-\udbff]")
-BETWEEN = re.compile(r"[\s,]*+")
 FIRST_KEY = re.compile(r'\{\s*+("[^"]{0,100}+)?')
 NEXT_OBJECT = re.compile(r'[^\s\[:]\s*+(?=\{\s*+")')
 """Neither the first of a list nor the value of a field."""
 TRIM_CHARACTERS = 1 << 16  # before an object, in which an error would count the lines
 MAX_LITERAL = 10  # characters of a word or an escape, which a text may be cut off in
+FIRST_RECORDS = 10
+GIVE_UP_FACTOR = 4
+"""A stretch without a boundary for so many times its size is cut where a record may begin."""
 
 
-def _read_records(
-    stream: Stream,
-    layout: Layout,
-    tally: Tally,
-    parse_fast: Callable[[bytes], Any],
-    parse_leniently: Callable,
+def read_object_lines(
+    stream: Stream, layout: Layout, tally: Tally, parse: Callable[[bytes, int, Tally, str], Any]
 ) -> Iterator[Item]:
+    """Yield the object of each line that is not blank."""
     for item in read_lines(stream, layout.max_record_bytes, tally):
         if isinstance(item, Reject):
             yield item
             continue
         number, line = item
-        try:
-            record = parse_fast(line)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
-            if not line.strip(AROUND):
-                continue
-            record = parse_leniently(line, number, tally, layout.encoding)
+        record = parse(line, number, tally, layout.encoding)
+        if type(record) is list and len(record) == 1:
+            record = record[0]
         if type(record) is dict:
             yield number, record
-        elif isinstance(record, Reject):
-            yield record
-        elif type(record) in (list, tuple) and record and all(type(one) is dict for one in record):
-            yield from ((number, one) for one in record)
         elif line.strip(AROUND):  # an empty list is no record
-            yield make_reject(number, "not an object", line)
-
-
-def _join_parts(items: Iterator[Item]) -> Iterator[Item]:
-    """Yield records; broken lines that together are an object, whose text has line ends, are one
-    reject.
-    """
-    held: list[Reject] = []
-    for item in items:
-        if isinstance(item, Reject) and item.reason == BROKEN and len(held) < MAX_PARTS:
-            if held and not item.raw.lstrip().startswith(b"{"):
-                held.append(item)
-                whole = functools.reduce(join_rejects, held)
-                if _parse_object_or_none(whole.raw) is not None:
-                    yield whole
-                    held = []
-                continue
-            yield from held
-            held = [item]
-            continue
-        yield from held
-        held = []
-        yield item
-    yield from held
+            is_reject = isinstance(record, Reject)
+            yield record if is_reject else make_reject(number, "not an object", line)
 
 
 def parse_json(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:
-    """Return a dict, another value, a tuple of dicts, or a reject; a last comma is left out."""
-    core = raw.strip(AROUND if raw.lstrip(AROUND)[:1] == b"{" else BLANK)
-    text = decode_text(core, tally, encoding)
+    """Return the value of a JSON text, or a reject."""
     try:
-        try:
-            return json.loads(text, strict=False)  # with line ends and tabs within strings
-        except ValueError:
-            values = decode_values(LAST_COMMA.sub(lambda match: match[1] or "", text))
+        return orjson.loads(raw)
+    except ValueError:
+        pass
+    core = raw.strip(AROUND if raw.lstrip(AROUND)[:1] == b"{" else BLANK)
+    try:  # with line ends and tabs within strings
+        return json.loads(decode_text(core, tally, encoding), strict=False)
     except RecursionError:
         return make_reject(line, "nested too deeply", raw)
     except ValueError:
-        return make_reject(line, BROKEN, raw)
-    return values[0] if len(values) == 1 else values
-
-
-def decode_values(text: str) -> tuple[Any, ...]:
-    """Return the values in a text, which are one or all dicts; ValueError for other texts."""
-    values, at = [], 0
-    while at < len(text):
-        value, at = json.JSONDecoder(strict=False).raw_decode(text, at)
-        values.append(value)
-        at = BETWEEN.match(text, at).end()  # type: ignore[union-attr]
-    if len(values) != 1 and not (values and all(type(value) is dict for value in values)):
-        raise ValueError("not objects")
-    return tuple(values)
+        return make_reject(line, "broken JSON", raw)
 
 
 def parse_python_literal(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:
+    """Return the value of a Python literal, or a reject."""
     try:
-        return join_surrogates(ast.literal_eval(decode_text(raw.strip(AROUND), tally, encoding)))
+        record = ast.literal_eval(decode_text(raw.strip(AROUND), tally, encoding))
     except (RecursionError, MemoryError):
         return make_reject(line, "nested too deeply", raw)
     except (ValueError, SyntaxError):
         return make_reject(line, "broken Python literal", raw)
-
-
-def join_surrogates(record: Any) -> Any:
-    """Return a record with joined halves of characters beyond 16 bits, as Python 2 writes them."""
-    if type(record) is dict:
-        for name, value in record.items():
-            if type(value) is str and SURROGATE.search(value):
-                halves = value.encode("utf-16-le", "surrogatepass")
-                record[name] = halves.decode("utf-16-le", "surrogatepass")
+    for name, value in record.items() if type(record) is dict else ():
+        if type(value) is str and SURROGATE.search(value):  # halves of emoji, as of Python 2
+            halves = value.encode("utf-16-le", "surrogatepass")
+            record[name] = halves.decode("utf-16-le", "surrogatepass")
     return record
 
 
@@ -167,7 +116,9 @@ def read_json_objects(stream: Stream, layout: Layout, tally: Tally) -> Iterator[
             if stop - start > layout.max_record_bytes:
                 yield make_reject(line, TOO_LONG, buffer[start:stop])
             elif start < stop:
-                yield _parse_object(buffer[start:stop], line, tally, layout)
+                raw = buffer[start:stop].rstrip(BLANK + b",")
+                record = parse_json(raw, line, tally, layout.encoding)
+                yield (line, record) if type(record) is dict else record
             line += buffer.count(b"\n", start, stop)
             done = stop
         buffer = buffer[done:]
@@ -176,16 +127,6 @@ def read_json_objects(stream: Stream, layout: Layout, tally: Tally) -> Iterator[
             at_end = not block
             tally.lines += block.count(b"\n")
             buffer += block
-
-
-def _parse_object(raw: bytes, line: int, tally: Tally, layout: Layout) -> Item:
-    try:
-        record = orjson.loads(raw)
-    except ValueError:
-        record = parse_json(raw.rstrip(BLANK + b","), line, tally, layout.encoding)
-    if type(record) is tuple:
-        return make_reject(line, BROKEN, raw)
-    return (line, record) if type(record) is dict else record
 
 
 def find_objects(buffer: bytes, start: int = 0, is_last: bool = False) -> Iterator[tuple[int, int]]:
@@ -245,7 +186,7 @@ def detect_json_format(start: bytes) -> str:
         return "json_lines" if 2 * objects > len(lines) else "json_objects"
     if re.match(rb"\{\s*(?:'|u['\"])", whole[0]):
         return "python_lines"
-    spans = itertools.islice(find_objects(start), 50)
+    spans = islice(find_objects(start), 50)
     is_json = any(_parse_object_or_none(start[a:b]) is not None for a, b in spans)
     return "json_objects" if is_json else "json_lines"
 
@@ -256,10 +197,6 @@ def _parse_object_or_none(raw: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return found if type(found) is dict else None
-
-
-TOKEN = re.compile(rf"({STRING})(\s*+:)?|[{{}}\[\]]".encode(), re.DOTALL)
-FIRST_RECORDS = 10
 
 
 def unwrap_records(head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
@@ -273,32 +210,25 @@ def unwrap_records(head: bytes, layout: Layout, overrides: Names, shown: str) ->
             f"{shown} has {fields.shorten_list(lists) or 'no list of objects'}", "records", wanted
         )
     if not wanted:
-        named, plain = [*overrides.values()], keys - lists.keys()
-        inner = [one for one in lists if all(n.startswith(f"{one}{LIST}.") for n in named)]
-        has_text = fields.find_column("text", plain) or overrides.get("text") in plain
-        is_around = any(LIST in name for name in named)  # the names are of the object too
-        if head[stop:].strip(AROUND) or not lists:
+        has_text = overrides.get("text") in keys or fields.find_column("text", keys)
+        is_path = any(LIST in name for name in overrides.values())
+        if has_text or is_path or not lists or head[stop:].strip(AROUND):
             return layout
-        if named and inner:
-            lists = {inner[0]: lists[inner[0]]}
-        elif is_around or has_text:
-            return layout
-        elif len(texts := [one for one, place in lists.items() if _has_text(head, place)]) == 1:
-            lists = {texts[0]: lists[texts[0]]}
-        if len(lists) > 1:
-            places = fields.shorten_list(lists)
+        with_texts = [one for one, place in lists.items() if _has_text(head, place)]
+        choices = with_texts if len(with_texts) == 1 else [*lists]
+        if len(choices) > 1:
+            places = fields.shorten_list(choices)
             raise UserError(f"{shown}: the reviews may be in {places}; name the list", "records")
-        [wanted] = lists
+        [wanted] = choices
     return replace(layout, name=JsonObjects.name, prefix=head[: lists[wanted]], records=wanted)
 
 
 def _has_text(head: bytes, start: int) -> bool:
     """Return whether one of the first objects of a list has a text."""
-    last = start
-    for first, stop in itertools.islice(find_objects(head, start), FIRST_RECORDS):
-        if b"]" in head[last:first]:
+    for first, stop in islice(find_objects(head, start), FIRST_RECORDS):
+        if b"]" in head[start:first]:
             return False
-        last = stop
+        start = stop
         if fields.find_column("text", {*(_parse_object_or_none(head[first:stop]) or ())}):
             return True
     return False
@@ -306,16 +236,16 @@ def _has_text(head: bytes, start: int) -> bool:
 
 def find_lists(head: bytes, start: int) -> tuple[dict[str, int], set[str], int]:
     """Return, of the object at `start`, the place behind the bracket of each list of objects that
-    is in no other, by its path of keys ("data.reviews"), the object's keys, and its end.
+    is in no other, by its path of keys ("data.reviews"), the object's other keys, and its end.
     """
     lists: dict[str, int] = {}
     keys: set[str] = set()
     opened: list[tuple[bytes, str, int]] = []  # bracket, key, place behind it
-    key = ""
+    key, stop = "", len(head)
     for token in TOKEN.finditer(head, start) if head.startswith(b"{", start) else ():
         if token[1]:
-            key = _decode_key(token[1]) if token[2] else ""
-            if token[2] and len(opened) <= 1:
+            key = token[1][1:-1].decode("utf-8", "replace") if token[2] else ""
+            if token[2] and len(opened) == 1:
                 keys.add(key)
         elif token[0] in b"{[":
             brackets = [bracket for bracket, _, _ in opened]
@@ -327,15 +257,9 @@ def find_lists(head: bytes, start: int) -> tuple[dict[str, int], set[str], int]:
         else:
             opened.pop()
             if not opened:
-                return lists, keys, token.end()
-    return lists, keys, len(head)
-
-
-def _decode_key(raw: bytes) -> str:
-    try:
-        return str(json.loads(raw))
-    except ValueError:
-        return raw.decode("utf-8", "replace")
+                stop = token.end()
+                break
+    return lists, keys - lists.keys(), stop
 
 
 class Json(Format):
@@ -359,7 +283,7 @@ class JsonLines(Json):
         return unwrap_records(head, layout, overrides, shown)
 
     def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
-        return _join_parts(_read_records(stream, layout, tally, orjson.loads, parse_json))
+        return read_object_lines(stream, layout, tally, parse_json)
 
 
 class PythonLines(Json):
@@ -368,10 +292,7 @@ class PythonLines(Json):
     name = "python_lines"
 
     def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
-        def parse_fast(line: bytes) -> Any:
-            return join_surrogates(ast.literal_eval(line.decode().strip()))
-
-        return _read_records(stream, layout, tally, parse_fast, parse_python_literal)
+        return read_object_lines(stream, layout, tally, parse_python_literal)
 
 
 class JsonObjects(Json):

@@ -21,6 +21,12 @@ class Layout:
     max_expansion: float = Limits.max_expansion  # times its size that a file may expand to
 
     @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The column of the text, or those whose texts are one."""
+        text = dict(self.mapping).get("text", "")
+        return dict(self.joined).get(text, (text,))
+
+    @property
     def read_columns(self) -> set[str]:
         """The columns that the records must have, for the fields of a review."""
         parts = dict(self.joined)

@@ -12,8 +12,6 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading.layout import Layout
 
 BLOCK_BYTES = 1 << 20
-GIVE_UP_FACTOR = 4
-"""A stretch without a boundary for so many times its size is cut where a record may begin."""
 RAW_REJECT_BYTES = 1 << 16
 STOPS = tuple(".!?…。！？:;,)")  # how a text ends that needs no full stop
 LIST = "[]"
@@ -135,8 +133,7 @@ def finish_records(
     """Yield the reviews of records: with the fields within others (`nested`), and the texts of
     several columns as one.
     """
-    text = dict(layout.mapping).get("text", "")
-    joined = dict(layout.joined).get(text)
+    text, joined = dict(layout.mapping).get("text", ""), layout.text_columns
     if not (nested or layout.joined):
         yield from items
         return
@@ -148,7 +145,7 @@ def finish_records(
         if not reviews:
             tally.notes["records_without_reviews"] += 1
         for review in reviews:
-            if joined:
+            if joined != (text,):
                 values = (review.get(column) for column in joined)
                 parts = [value for value in values if isinstance(value, str) and value.strip()]
                 review[text] = join_texts(parts) if parts else None

@@ -93,9 +93,8 @@ class Parquet(RowFormat):
         longest = layout.max_record_bytes
         source = open_parquet(file, name, Limits(longest, layout.max_expansion))
         schema, metadata = source.schema_arrow, source.metadata
-        text = dict(layout.mapping).get("text", "")
         labels = {n for field, n in layout.mapping if field.startswith(LABEL)}
-        collected = {n for field, n in layout.mapping if fields.is_collected(field, n, text)}
+        collected = fields.list_collected(layout)
         unread: dict[str, Any] = {}
         nested, columns = [], set()
         for column in sorted(layout.read_columns):

@@ -31,7 +31,6 @@ from amazon_electra.beam_jobs.reading.compression import PlainStream
 from amazon_electra.beam_jobs.reading.delimited import decode_line
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.ids import ID
-from amazon_electra.beam_jobs.reading.json_records import parse_json
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import LIST, Tally
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
@@ -156,19 +155,14 @@ class JsonAppender:
         return lines
 
     def append(self, lines: list[bytes], answers: Sequence[Answers | None]) -> list[bytes]:
-        """Return a line with its answers; several objects in it have a line each."""
-        known = [one for one in answers if one is not None]
-        if not known:
+        """Return a line with its answers."""
+        if answers[0] is None:
             return lines
-        if len(known) > 1:
-            found = parse_json(lines[0], 0, Tally(), self.layout.encoding)
-            objects = [one | own for one, own in zip(found, known, strict=True)]
-            return [*(f"{json.dumps(one)}\n".encode() for one in objects), *lines[1:]]
         begun, _, behind = lines[0].rpartition(b"}")
         begun = begun.rstrip()
         comma = b"" if begun.endswith((b"{", b",")) else b","
         is_utf8 = self.layout.encoding == Layout.encoding
-        own = json.dumps(known[0], ensure_ascii=not is_utf8)
+        own = json.dumps(answers[0], ensure_ascii=not is_utf8)
         return [begun + comma + own[1:].encode() + behind, *lines[1:]]
 
 

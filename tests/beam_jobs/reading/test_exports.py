@@ -35,25 +35,15 @@ def test_a_list_in_a_cell_is_no_text(tmp_path, name, columns):
         look_at(dump, columns=f"text={name}" if columns else None)
 
 
-def write_survey(folder, name, open_questions):
-    """Of each of 60 persons a number, an open answer or two, and of every fifth none of these."""
+@pytest.mark.parametrize("name", ["response", "comment"])
+def test_answers_of_a_long_table_are_no_texts(tmp_path, name):
+    """Of each of 60 persons a number, an answer in words and a yes."""
     rows = [
         [f"r{i}", question, answer]
         for i in range(60)
-        for question, answer in [
-            ("Stars?", i % 5),
-            *([("Why not more?", TEXTS[i] if i % 5 else "Nothing")] if open_questions else []),
-            *([("What else?", TEXTS[-i] * 2)] if open_questions > 1 else []),
-            *([("Again?", "Yes")] if open_questions < 2 else []),
-        ]
+        for question, answer in [("Stars?", i % 5), ("Why not more?", TEXTS[i]), ("Again?", "Yes")]
     ]
-    return write_csv(folder / "d.csv", f"person,question,{name}", rows)
-
-
-@pytest.mark.parametrize("open_questions", [1, 2])
-@pytest.mark.parametrize("name", ["response", "comment"])
-def test_answers_of_a_long_table_are_no_texts(tmp_path, name, open_questions):
-    dump = write_survey(tmp_path, name, open_questions)
+    dump = write_csv(tmp_path / "d.csv", f"person,question,{name}", rows)
     with refuses("d.csv", f"text={name}"):
         look_at(dump)
     assert dict(look_at(dump, columns=f"text={name}").layout.mapping)["text"] == name
@@ -131,7 +121,6 @@ MIDDLE = ["n,text,stars", *(f"1,{t},5" for t in TEXTS[:9])]
     ("name", "lines"),
     [
         ("a.csv", ["stars,text", *(f"5,{t}" for t in TEXTS[:9]), "4,cut", "here"]),
-        ("b.json", [*(json.dumps({"text": t}) for t in TEXTS[:9]), '{"text": "cut', 'here"}']),
         ("c.csv", [*MIDDLE, "1,cut", "here,4"]),
         ("d.csv", [*MIDDLE, "1,cut", "here, and there,4"]),
         ("e.csv", [*QUOTED, 'r9,4,"cut', "sadly, badly, and here"]),

@@ -47,18 +47,6 @@ def test_python_literals_keep_their_emoji(tmp_path):
     assert texts_in(tmp_path / "corpus") == ["So good \U0001f600!"]
 
 
-def test_two_objects_in_a_line_are_both_read(tmp_path):
-    lines = [
-        '{"text": "a b"}{"text": "c d"}',
-        '{"text": "e f"}, {"text": "g h"}',
-        '{"text": "i j"}',
-    ]
-    path = write_lines(tmp_path / "d.json", [*lines, '{"text": "k, }l",}', '{"text" "m"}'])
-    result = corpus_of(tmp_path, path)
-    assert (result["read"], result["dropped"]) == (7, {"broken JSON": 1})
-    assert "k, }l" in texts_in(tmp_path / "corpus")
-
-
 @pytest.mark.parametrize("name", [b"caf\xe9.json", b"caf\xe9/a.json"])
 def test_a_name_that_is_not_utf8_is_refused(tmp_path, name):
     path = Path(os.fsdecode(os.fsencode(tmp_path / "dump") + b"/" + name))

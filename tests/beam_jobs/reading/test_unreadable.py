@@ -90,7 +90,6 @@ REFUSED = {
     "texts in objects": (b'{"text": {"en": "Good phone"}, "n": 1}\n', "text.en"),
     "cut Parquet": (parquet(["a b"] * 100)[:-50], "Parquet"),
     "prose": (b"Hello there\nno records here\n", "format"),
-    "an answer of a server": (b'{"message": "Not Found", "status": "404"}', ""),
 }
 
 
@@ -102,21 +101,6 @@ def test_what_cannot_be_read_is_named(tmp_path, what):
     with refuses("given", named) as told:
         look_at(tmp_path / "given")
     assert "\n" not in str(told.value)
-
-
-@pytest.mark.parametrize(
-    ("review", "columns"),
-    [
-        ({"message": "I love this phone", "rating": 5}, None),
-        ({"text": "It told me an error", "stars": 4, "status": "published"}, None),
-        ({"message": "Not Found"}, "text=message"),
-    ],
-)
-def test_a_single_review_is_no_answer_of_a_server(tmp_path, review, columns):
-    for form in (json.dumps(review), json.dumps([review])):
-        (tmp_path / "given").write_text(form)
-        layout = look_at(tmp_path / "given", columns=columns).layout
-        assert dict(layout.mapping)["text"] in review
 
 
 def test_what_is_no_parquet_is_named(tmp_path):

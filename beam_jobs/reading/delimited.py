@@ -76,29 +76,12 @@ class RecordLines:
         self.layout, self.tally, self.dialect = layout, tally, layout.found
         self._lines = read_lines(stream, layout.max_record_bytes, tally)
         self._again: list[tuple[int, bytes]] = []  # the next one last
-        self._size = 0
-        self.rejects: list[Reject] = []  # lines that are too long
+        self._size = 0  # bytes of the record
+        self._too_long: list[Reject] = []  # lines
         self.parts: list[tuple[int, bytes]] = []
-        self.values: list[str] = []  # of the last record
-        self.first = 1
-        self.ended = self.has_met_end = False
-        self.begun = self._position = 0  # bytes before the record, and before the next line
-
-    def begin_record(self) -> None:
-        self.parts, self.values, self._size, self.begun = [], [], 0, self._position
-
-    def join_raw(self) -> bytes:
-        return b"\n".join(line for _, line in self.parts)
-
-    def reject(self, reason: str) -> Reject:
-        return make_reject(self.first, reason, self.join_raw())
-
-    def give_back(self) -> None:
-        """End the record with its first line; the others are read again."""
-        self._position -= sum(len(line) + 1 for _, line in self.parts[1:])
-        self._again += self.parts[:0:-1]
-        self.ended = self.ended and len(self.parts) < 2
-        self.parts = self.parts[:1]
+        self.values: list[str] = []  # of the record
+        self.has_met_end = False  # within the record
+        self.position = 0  # bytes before the next line
 
     def __iter__(self) -> "RecordLines":
         return self
@@ -107,20 +90,21 @@ class RecordLines:
         try:
             part = self._again.pop() if self._again else next(self._lines)
             while isinstance(part, Reject):
-                self._position += part.size + 1
-                self.rejects.append(part)
+                self.position += part.size + 1
+                self._too_long.append(part)
                 part = next(self._lines)
         except StopIteration:
-            self.ended = self.has_met_end = True
+            self.has_met_end = True
             raise
-        if not self.parts:
-            self.first = part[0]
         self.parts.append(part)
         self._size += len(part[1])
-        self._position += len(part[1]) + 1
+        self.position += len(part[1]) + 1
         if self._size > self.layout.max_record_bytes:
             raise csv.Error(TOO_LONG)
         return decode_line(part[1], self.tally, self.layout)
+
+    def reject(self, reason: str) -> Reject:
+        return make_reject(self.parts[0][0], reason, b"\n".join(line for _, line in self.parts))
 
     def read(self, header: bool) -> Iterator[Item]:
         """Yield (line where the record begins, record); the `header` names the columns."""
@@ -128,45 +112,43 @@ class RecordLines:
         named = [n for field, n in self.layout.mapping if field.startswith(LABEL)]
         repeated = [name for name in named if columns.count(name) > 1]
         described = 0  # records that are still to come and describe the columns
-        while not self.ended:
-            records = csv.reader(self, **self.dialect.options)
-            broken = ""
-            while not broken:
-                self.begin_record()
-                values = None
-                try:
-                    values = next(records, None)
-                except csv.Error as error:
-                    broken = TOO_LONG if str(error) == TOO_LONG else BROKEN
-                yield from self.rejects
-                self.rejects.clear()
-                if broken:
-                    continue
-                if values is None:
-                    break
-                self.values = values
-                if not header and (self.ended or not self.is_whole(values)):
-                    broken = BROKEN  # a quote that never ends, or ends within a field
-                elif header:
-                    header, described = False, self.dialect.descriptions
-                elif is_header(values, columns):  # of files put together
-                    self.tally.notes["repeated_headers"] += 1
-                    described = self.dialect.descriptions
-                elif described and len(values) == len(columns):
-                    described -= 1
-                    yield self.reject(DESCRIPTION)
-                elif len(values) == len(columns):
-                    record: dict[str, Any] = dict(zip(columns, values, strict=True))
-                    for name in repeated:  # as Jira writes a list
-                        record[name] = list(compress(values, map(name.__eq__, columns)))
-                    yield self.first, record
-                elif values and (len(values) > 1 or values[0].strip()):
-                    yield self.reject(FEWER if len(values) < len(columns) else MORE)
-            if broken:  # the reader may be inside a quoted field: go on with the next line
-                self.give_back()
+        records = csv.reader(self, **self.dialect.options)
+        while True:
+            self.parts, self._size, self.has_met_end = [], 0, False
+            try:
+                values, broken = next(records, None), ""
+            except csv.Error as error:
+                values, broken = [], TOO_LONG if str(error) == TOO_LONG else BROKEN
+            yield from self._too_long
+            self._too_long.clear()
+            if values is None:
+                return
+            self.values = values
+            if not header and (self.has_met_end or not self.is_whole()):
+                broken = broken or BROKEN  # a quote that never ends, or ends within a field
+            if broken:  # read the other lines again
+                self.position -= sum(len(line) + 1 for _, line in self.parts[1:])
+                self._again += self.parts[:0:-1]
+                self.parts = self.parts[:1]
                 yield self.reject(broken)
+                records = csv.reader(self, **self.dialect.options)
+            elif header:
+                header, described = False, self.dialect.descriptions
+            elif is_header(values, columns):  # of files put together
+                self.tally.notes["repeated_headers"] += 1
+                described = self.dialect.descriptions
+            elif described and len(values) == len(columns):
+                described -= 1
+                yield self.reject(DESCRIPTION)
+            elif len(values) == len(columns):
+                record: dict[str, Any] = dict(zip(columns, values, strict=True))
+                for name in repeated:  # as Jira writes a list
+                    record[name] = list(compress(values, map(name.__eq__, columns)))
+                yield self.parts[0][0], record
+            elif values and (len(values) > 1 or values[0].strip()):
+                yield self.reject(FEWER if len(values) < len(columns) else MORE)
 
-    def is_whole(self, values: list[str]) -> bool:
+    def is_whole(self) -> bool:
         """Return whether lines are one record: all columns, quotes around fields only."""
         if len(self.parts) == 1:
             return True
@@ -175,49 +157,44 @@ class RecordLines:
             list(csv.reader(texts, strict=True, **self.dialect.options))
         except csv.Error:
             return False
-        return len(values) == len(self.dialect.columns)
+        return len(self.values) == len(self.dialect.columns)
 
     def read_joined(self, header: bool) -> Iterator[Item]:
         """Yield records. A line end within an unquoted text, or a quote that never ends, makes more
         than one row of a record: those that go on with the text before them are one reject with it.
         """
-        columns, delimiter = self.dialect.columns, self.dialect.delimiter.encode()
-        ends_with_text = columns[-1:] == (dict(self.layout.mapping).get("text"),)
-        held: Item | None = None
-        raw, missing = b"", 0  # of what is held: bytes, and delimiters that it lacks
+        ends_with_text = self.dialect.columns[-1:] == self.layout.text_columns
         numbered = list_numbered(self.layout)
+        held: Item | None = None
+        raw = b""  # of the record that is held
         for item in self.read(header):
-            reject = item if isinstance(item, Reject) else None
-            count = reject.raw.count(delimiter) if reject else 0
-            is_short = reject and reject.reason == FEWER and b'"' not in reject.raw
-            is_rest = is_short and (not missing or count in (0, missing))
+            is_reject = isinstance(item, Reject)
+            is_rest = isinstance(item, Reject) and item.reason == FEWER and b'"' not in item.raw
             if held and not is_rest and len(self.parts) == 1:
                 is_half = isinstance(held, Reject) and held.reason != MORE
                 is_rest = goes_on(self.values, numbered, is_half)
             if held and is_rest:
                 first = held if isinstance(held, Reject) else make_reject(held[0], FEWER, raw)
-                held = join_rejects(first, reject or self.reject(FEWER))
-                missing = missing and missing - count
+                held = join_rejects(first, self.reject(FEWER))
                 continue
             if held:
                 yield held
-            held, missing = None, 0
-            if reject and reject.reason in (BROKEN, FEWER, MORE):
-                held, missing = item, len(columns) - 1 - count if is_short else 0
-                continue
-            if ends_with_text and not reject:
-                raw = self.join_raw()
-                if not raw.rstrip().endswith(b'"'):
-                    held = item
-                    continue
-            yield item
+            held = item
+            if is_reject:
+                may_go_on = item[1] in (BROKEN, FEWER, MORE)
+            elif may_go_on := ends_with_text:
+                raw = b"\n".join(line for _, line in self.parts)
+                may_go_on = not raw.rstrip().endswith(b'"')
+            if not may_go_on:
+                yield item
+                held = None
         if held:
             yield held
 
 
 def list_numbered(layout: Layout) -> list[int]:
     """Return the places of the columns before the text whose values have digits."""
-    columns, text = layout.found.columns, dict(layout.mapping).get("text")
+    columns, [text, *_] = layout.found.columns, layout.text_columns
     before = columns[: columns.index(text)] if text in columns else ()
     return [place for place, name in enumerate(before) if name in layout.found.numbered]
 
@@ -308,11 +285,9 @@ def detect_dialect(head: bytes, layout: Layout, delimiter: str = "") -> Layout:
     first = take_header(text)
     tried: list[tuple[tuple[bool, float, int], Dialect]] = []
     for one in [delimiter] if delimiter else [d for d in DELIMITERS if d in first] or ["\t"]:
-        quoted = [
-            _try_dialect(Dialect((), 0, one, True, escaped, spaced), layout, whole, text)
-            for spaced in ((False, True) if f'{one} "' in text else (False,))
-            for escaped in (False, True)
-        ]
+        spaces = (False, True) if f'{one} "' in text else (False,)
+        kinds = [Dialect((), 0, one, True, escaped, s) for s in spaces for escaped in (False, True)]
+        quoted = [_try_dialect(kind, layout, whole, text) for kind in kinds]
         best = min(quoted, key=lambda fit: fit.unread + fit.misplaced)
         for fit in (best, _try_dialect(Dialect((), 0, one, False), layout, whole, text)):
             is_tsv = one == "\t" and not fit.dialect.has_quotes
@@ -332,12 +307,11 @@ def detect_dialect(head: bytes, layout: Layout, delimiter: str = "") -> Layout:
     if rows and all(len(row) == len(columns) + 1 and not row[-1] for row in rows):
         columns = (*columns, "")  # a delimiter ends each row
     by_column = zip(*(row for row in rows if len(row) == len(columns)), strict=True)
-    given = [list(filter(None, values)) for values in by_column]
-    counts = [sum(bool(DIGIT.search(value)) for value in values) for values in given]
     numbered = tuple(
         name
-        for name, count, values in zip(columns, counts, given, strict=False)
-        if values and count >= MIN_NUMBERED * len(values)
+        for name, values in zip(columns, by_column, strict=False)
+        if (given := [*filter(None, values)])
+        and sum(map(bool, map(DIGIT.search, given))) >= MIN_NUMBERED * len(given)
     )
     descriptions = count_descriptions(rows)
     found = replace(chosen, columns=columns, descriptions=descriptions, numbered=numbered)
@@ -415,11 +389,8 @@ def _find_first_end(stretch: bytes, start: int, layout: Layout) -> int:
         stop = min(start + window, len(stretch))
         whole_lines = stretch[start : stretch.rfind(b"\n", start, stop) + 1]
         lines = RecordLines(io.BytesIO(whole_lines), layout, Tally())
-        for _ in lines.read(header=False):
-            if lines.has_met_end:  # what follows may decide otherwise
-                break
-            if lines.begun:
-                return start + lines.begun
+        if next(lines.read(header=False), None) and not lines.has_met_end:
+            return start + lines.position
         window *= 8
     return -1
 

@@ -129,7 +129,8 @@ def holds_answers(name: str, records: Records) -> bool:
     """Return whether a row is one answer of a survey: most values of a column are short and occur
     again, and others are texts.
     """
-    answers = Counter(str(value) for one in records if (value := one.get(name)) not in (None, ""))
+    given = (str(value) for one in records if (value := one.get(name)) is not None)
+    answers = Counter(value for value in given if value and fold(value) not in MISSING)
     texts = sum(len(answer.split()) >= MIN_TEXT_WORDS for answer in answers)
     repeated = sum(n for one, n in answers.items() if n > 1 and len(one.split()) < MIN_TEXT_WORDS)
     least = MIN_REPEATED * max(answers.total(), MIN_ANSWERS)

@@ -209,7 +209,8 @@ def test_columns_of_marks_are_offered_as_one_label(tmp_path, capsys, kind):
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
 def test_answers_and_lists_are_no_texts_in_any_format(tmp_path, kind):
-    cells = [[("Yes", "No", text_of(i))[i % 3], f"[('Rated 4.0' {text_of(i)!r})]"] for i in range(60)]
+    texts = [text_of(i) for i in range(60)]
+    cells = [[("Yes", "No", t)[i % 3], f"[('Rated 4.0' {t!r})]"] for i, t in enumerate(texts)]
     rows = [[f"r{i // 3}", ("Again?", "Soon?", "Why?")[i % 3], cells[i][0]] for i in range(60)]
     answers = write_table(tmp_path / f"a.{kind}", ["person", "question", "comment"], rows)
     lists = write_table(tmp_path / f"l.{kind}", ["n", "reviews"], [*enumerate(c for _, c in cells)])

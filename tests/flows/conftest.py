@@ -8,7 +8,7 @@ from amazon_electra.flows.servers import prefect_server
 from amazon_electra.flows.store.store import Store
 from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages, write_encoder
-from tests.patience import PATIENCE_SECONDS, eventually
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture(scope="session")
@@ -36,45 +36,15 @@ def _patience_with_mlflow(monkeypatch):
 
 @pytest.fixture
 def call_in_flow(prefect_home):
-    """Calls something in a flow; what it gave or raised, and the flow's task runs.
-
-    Prefect writes task runs down a moment later, in their order: all of them, once the last one.
-    What the function gave is kept here: the state of a flow whose server answered late comes from
-    the server, which has no results.
+    """Calls something in a flow and returns what it gave. That is kept here: the state of a flow
+    whose server answered late comes from the server, which has no results.
     """
-    from prefect import flow, task
-    from prefect.client.orchestration import get_client
-    from prefect.client.schemas.filters import FlowRunFilter
-    from prefect.runtime import flow_run
+    from prefect import flow
 
     def call(function):
-        ids, outcome = [], []
-
-        @task(task_run_name="last")
-        def mark_end(): ...
-
-        @flow
-        def calling():
-            ids.append(flow_run.id)
-            try:
-                outcome.append(function())
-            except BaseException as failure:
-                outcome.append(failure)
-                raise
-            finally:
-                mark_end()
-
-        calling(return_state=True)
-        of_flow = FlowRunFilter(id={"any_": ids})
-        with get_client(sync_client=True) as client:
-
-            def list_runs():
-                runs = client.read_task_runs(flow_run_filter=of_flow)
-                is_over = any(run.name == "last" and run.state.is_final() for run in runs)
-                return [run for run in runs if run.name != "last"] if is_over else None
-
-            runs = eventually(list_runs)
-        return outcome[0], runs
+        given = []
+        flow(lambda: given.append(function()), name="calling")()
+        return given[0]
 
     return call
 

@@ -49,14 +49,11 @@ def test_beside_a_job_that_leaves_them_a_core_each_they_take_one(monkeypatch):
     assert read_threads(chains, 2) == [None, "1", "1"]
 
 
-@pytest.mark.usefixtures("prefect_home")
-def test_a_job_alone_has_all_cores(tmp_path):
-    from prefect import flow
-
+def test_a_job_alone_has_all_cores(tmp_path, call_in_flow):
     tuned = job("small", {}, {})
     evaluated = job("small", {"model": tuned}, {})
     store = Store(tmp_path / "store")
     maker = PrefectStageMaker(StageRunner(store, [], Tracking(f"sqlite:///{tmp_path}/m.db")))
-    flow(lambda: maker.make_group(Group.of(tuned, evaluated)))()
+    call_in_flow(lambda: maker.make_group(Group.of(tuned, evaluated)))
     read = [(store.folder(stage) / "threads").read_text() for stage in (tuned, evaluated)]
     assert read == [str(os.cpu_count())] * 2

@@ -190,7 +190,7 @@ def test_a_group_that_may_fail_tells_the_graph_what_failed(tmp_path, call_in_flo
 
     store = Store(tmp_path / "store")
     maker = PrefectStageMaker(StageRunner(store, [], Tracking(f"sqlite:///{tmp_path}/m.db")))
-    last, _ = call_in_flow(lambda: maker.make_graph(graph()))
+    last = call_in_flow(lambda: maker.make_graph(graph()))
     assert store.manifest(last)
     assert [*told[0]] == [bad.path]
     assert str(store.folder(bad)) in str(maker.failed["bug"]), "the log is named"

@@ -1,8 +1,5 @@
 """Stages in child processes: progress, failures, and that no process outlives its run."""
 
-import os
-import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -151,19 +148,6 @@ def test_a_job_that_is_just_being_started_ends_too(store, tmp_path, monkeypatch)
     with pytest.raises(InterruptedError):
         run_job(JOB, ["--output", str(tmp_path), "--seconds_a_step", "1000"], tmp_path / "log.txt")
     assert started[0].returncode is not None
-
-
-def test_kill_9_of_the_run_leaves_no_job(store):
-    script = (
-        "import sys; from tests.flows.test_processes import *; "
-        "make(Store(sys.argv[1]), toy(**LONG))"
-    )
-    flow = subprocess.Popen([sys.executable, "-c", script, str(store.root)])
-    worker = read_pid(store.folder(toy(**LONG)) / "pid")
-    assert os.getsid(worker) == worker
-    os.kill(flow.pid, signal.SIGKILL)
-    eventually(lambda: not alive(worker))
-    assert flow.wait() != 0
 
 
 def test_code_where_the_user_stands_is_not_run(store, tmp_path, monkeypatch):

@@ -34,33 +34,22 @@ def test_every_deployment_has_a_flow_whose_form_works_as_it_is(client):
             assert described or name in ("store", "recipe"), (told.name, name)
 
 
-def test_pools_keep_what_people_changed_in_the_ui(client):
-    deployments.deploy("/data/store")
-    taken = {d.name: d for d in client.read_deployments()}
-    automations = {automation.name: automation for automation in client.read_automations()}
-    [action] = automations["watch-dumps on reviews.dump.arrived"].actions
-    assert action.deployment_id == taken["watch-dumps"].id
-    assert "lost runs are crashed" in automations
-    assert taken["watch-dumps"].concurrency_options.collision_strategy == "CANCEL_NEW"
-    assert taken["domain-adaptation"].parameters["engine"] == {"prepare": True}
-    pools = {"cpu": {"concurrency_limit": 5}, "accelerator": {"is_paused": True}}
-    for one in taken.values():
-        assert one.work_pool_name in pools
-        assert one.parameters["store"] == "/data/store"
-        assert one.job_variables == {"env": CLIENT}
-
-    watch = {"places": ["s3://bucket/reviews"]}
-    edited = DeploymentUpdate(parameters={"watch": watch, "store": "/elsewhere"}, paused=True)
-    client.update_deployment(taken["watch-dumps"].id, edited)
-    for pool, change in pools.items():
-        client.update_work_pool(pool, WorkPoolUpdate(**change))
-    deployments.deploy("s3://bucket/store")
-    again = {d.name: d for d in client.read_deployments()}
-    kept = {pool.name: pool for pool in client.read_work_pools()}
-    assert again["watch-dumps"].parameters == {"watch": watch, "store": "s3://bucket/store"}
-    assert [name for name, one in again.items() if one.paused] == ["watch-dumps"]
-    assert [one.schedule.cron for one in again["watch-dumps"].schedules] == [SHIPPED]
-    assert (kept["cpu"].concurrency_limit, kept["accelerator"].is_paused) == (5, True)
+def test_pools_have_the_deployments_and_keep_their_settings(client):
+    for store in ("/data/store", "s3://bucket/store"):
+        deployments.deploy(store)
+        taken = {d.name: d for d in client.read_deployments()}
+        automations = {automation.name: automation for automation in client.read_automations()}
+        [action] = automations["watch-dumps on reviews.dump.arrived"].actions
+        assert action.deployment_id == taken["watch-dumps"].id
+        assert "lost runs are crashed" in automations
+        assert taken["watch-dumps"].concurrency_options.collision_strategy == "CANCEL_NEW"
+        assert taken["domain-adaptation"].parameters["engine"] == {"prepare": True}
+        for one in taken.values():
+            assert one.work_pool_name in ("cpu", "accelerator")
+            assert one.parameters["store"] == store
+            assert one.job_variables == {"env": CLIENT}
+        client.update_work_pool("cpu", WorkPoolUpdate(concurrency_limit=5))
+    assert client.read_work_pool("cpu").concurrency_limit == 5
 
 
 def test_what_people_changed_in_the_ui_outlives_the_serving_process(client, tmp_path, caplog):

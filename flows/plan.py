@@ -48,15 +48,12 @@ class RunPlan:
         found = (review.text for preview in self.previews for review in preview.reviews)
         return [text for text in found if isinstance(text, str)]
 
-    @cached_property
-    def expected(self) -> Counts:
-        """What the corpus will count, about."""
-        form = self.form
-        return labels.estimate_counts(form.finetuning.tasks, form.dump, form.corpus, self.previews)
-
     def count(self, corpus: Stage) -> Counts:
         """Return what the corpus counts, or is expected to as long as it is not made."""
-        return labels.count_corpus(self.form.finetuning.tasks, corpus, self.store) or self.expected
+        form, tasks = self.form, self.form.finetuning.tasks
+        return labels.count_corpus(tasks, corpus, self.store) or labels.estimate_counts(
+            tasks, form.dump, form.corpus, self.previews
+        )
 
     def decide(self, counts: Counts) -> Decision:
         """Return what the run does, and note why."""

@@ -1,12 +1,8 @@
 """Makes stages: `python -m amazon_electra.flows.run_stage STORE STAGE/FINGERPRINT…`.
 
-The run that wants them writes the request of each, `stage.json`, into its folder; a person who
-debugs types the line above. A stage that is complete is not made again; one that another process is
-making is waited for.
-
-A run starts it as `--events STORE`, in a session of its own: each line of stdin names the next
-stage, each line of stdout is an event as JSON, and what jobs write is in the log of their stage. So
-modules are imported once for all stages. The first that fails ends the process.
+The run that wants them writes the request of each, `stage.json`, into its folder. It starts this as
+`--events STORE`: each line of stdin names the next stage, each line of stdout is an event as JSON.
+So modules are imported once for all stages. The first that fails ends the process.
 """
 
 import argparse
@@ -19,7 +15,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -76,25 +71,18 @@ def make(
             (folder / name).write_bytes(content)
         on_event("begun")
         began, used = time.monotonic(), measure_cpu()
-        with suppress(OSError):  # Linux: the peak of memory begins anew
-            Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
         # an earlier stage's job may have made it along with its own
         known = folder / stage.written_last if stage.written_last else None
         if known and known.exists():
             result = json.loads(known.read_text(encoding="utf-8"))
         else:
             result = stage.run(store, folder)
-        peak = max(
-            resource.getrusage(who).ru_maxrss
-            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-        )
         check_dumps(store, stage, folder)
         manifest = store.publish(
             stage,
             json.loads(json.dumps(result)),
             seconds=round(time.monotonic() - began, 3),
             cpu_seconds=round(measure_cpu() - used, 3),
-            peak_megabytes=round(peak / 1024, 1),
         )
         return dict(manifest["result"])
 

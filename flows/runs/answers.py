@@ -17,20 +17,19 @@ class Answers:
 
     def __init__(self, runner: StageRunner) -> None:
         self._runner, self._lock = runner, threading.Lock()
-        self._seconds: dict[str, float] = {}
         self._rows: dict[tuple[str, ...], dict[str, str]] = {}
         self._best: dict[str, tuple[float, str]] = {}
         """Task → rank of its best answer on test, and the arm with its value."""
 
     def on_complete(self, stage: Stage, manifest: Manifest, found: bool) -> None:
-        self._seconds[stage.fingerprint] = manifest.get("seconds", 0.0)
         model = stage.inputs.get("model")
         if stage.name != "evaluation" or not model or "labels" in model.labels:
             return
         arm, task, seed = (model.labels[name] for name in ("arm", "task", "seed"))
         metric, metrics = manifest["result"]["main_metric"], manifest["result"]["metrics"]
         name = arm if seed == "0" else f"{arm}, seed {seed}"
-        seconds = sum(self._seconds.get(one.fingerprint, 0.0) for one in (model, stage))
+        fitted = self._runner.store.manifest(model) or {}
+        seconds = fitted.get("seconds", 0.0) + manifest.get("seconds", 0.0)
         row = {
             "task": task,
             "model": name,

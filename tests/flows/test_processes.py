@@ -64,7 +64,6 @@ def test_a_stage_has_its_result_progress_and_cost(store, together):
     assert manifest["result"]["dropped"] == {"odd": 1, "even": 2}
     assert (progress[0]["done"], progress[-1]["done"]) == (0, 3)
     assert 0 < manifest["cpu_seconds"] <= 2 * manifest["seconds"] + 1
-    assert manifest["peak_megabytes"] > 5
     assert f"run_stage {store.root} {stage.path}" in (store.folder(stage) / "log.txt").read_text()
     assert make(store, stage, together) == []
 

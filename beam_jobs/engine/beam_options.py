@@ -26,23 +26,24 @@ from apache_beam.options.pipeline_options import (
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.engine import flink, staged_package
 
+# values of --runner that mean FnApiRunner
 LOCAL_RUNNERS = {None, "", "DirectRunner", "FnApiRunner", "direct"}
-"""Values of --runner that mean FnApiRunner."""
-
+# whose job servers know options that Beam here does not
 JOB_SERVER_RUNNERS = {"PortableRunner", "FlinkRunner", "SparkRunner"}
-"""Their job servers know options that Beam here does not."""
-IMAGE_OPTIONS = ("sdk_container_image", "worker_harness_container_image")
-PACKAGE_OPTIONS = ("setup_file", "extra_package", *IMAGE_OPTIONS)
-"""Options of Beam by which a user says what the workers install."""
+# by which a user says what the workers install
+PACKAGE_OPTIONS = (
+    *("setup_file", "extra_package"),
+    *("sdk_container_image", "worker_harness_container_image"),
+)
+# up to this a job stays in one process: a second worker takes longer to start than it saves
 SMALL_BYTES = 50_000_000
-"""Up to this a job stays in one process: a second worker takes longer to start than it saves."""
+# Beam's --job_server_timeout, if the user gives none: some job servers end the job with it
 JOB_SECONDS = 365 * 24 * 3600
-"""Beam's --job_server_timeout, if the user gives none: some job servers end the job with it."""
 
 
 def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
-    """Return Beam's options for a job that reads about `input_bytes`, uncompressed; UserError for a
-    runner or option that Beam does not know.
+    """Return Beam's options for a job that reads about `input_bytes`, uncompressed; UserError for
+    an option that Beam does not know.
     """
     # Beam logs what it raises too, and warns about clients of clouds that nobody asked for
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
@@ -50,18 +51,17 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
     if not any("save_main_session" in flag for flag in flags):
         flags = [*flags, "--no_save_main_session"]
     options = PipelineOptions(flags)
-    standard = options.view_as(StandardOptions)
-    if standard.runner not in LOCAL_RUNNERS:
-        check_runner_name(standard.runner)
+    if options.view_as(StandardOptions).runner in LOCAL_RUNNERS:
+        options.view_as(StandardOptions).runner = "FnApiRunner"
+        choose_local_mode(options, flags, input_bytes)
     if has_job_server(options):
+        portable = options.view_as(PortableOptions)
         if not is_given(flags, "job_server_timeout"):
-            options.view_as(PortableOptions).job_server_timeout = JOB_SECONDS
-        check_job_server(options)
+            portable.job_server_timeout = JOB_SECONDS
+        if portable.job_endpoint and portable.job_endpoint != "embed":
+            flink.check_job_server(portable.job_endpoint, "job_endpoint")
     else:
         check_option_names(flags)
-    if standard.runner in LOCAL_RUNNERS:
-        standard.runner = "FnApiRunner"
-        choose_local_mode(options, flags, input_bytes)
     if is_dataflow(options) and not any(is_given(flags, name) for name in PACKAGE_OPTIONS):
         folder = Path(tempfile.mkdtemp(prefix="beam-jobs-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -77,18 +77,15 @@ def is_local(options: PipelineOptions) -> bool:
 
 
 def has_one_process(options: PipelineOptions) -> bool:
-    """Return whether the graph runs in this process alone."""
     mode = options.view_as(DirectOptions).direct_running_mode
     return is_local(options) and mode != "multi_processing"
 
 
 def is_dataflow(options: PipelineOptions) -> bool:
-    """Return whether Dataflow runs the graph."""
     return options.view_as(StandardOptions).runner == "DataflowRunner"
 
 
 def has_job_server(options: PipelineOptions) -> bool:
-    """Return whether a job server takes the graph."""
     return options.view_as(StandardOptions).runner in JOB_SERVER_RUNNERS
 
 
@@ -116,14 +113,6 @@ def is_given(flags: list[str], name: str) -> bool:
     return any(f.split("=", 1)[0].replace("-", "_") == f"__{name}" for f in flags)
 
 
-def check_runner_name(runner: str) -> None:
-    """Refuse a runner Beam does not know; it takes small letters and dotted names of classes."""
-    known = sorted(StandardOptions.KNOWN_RUNNER_NAMES)
-    short = {name.lower().removesuffix("runner") for name in known}
-    if "." not in runner and runner.lower().removesuffix("runner") not in short:
-        raise UserError(f"not one that Apache Beam knows: {', '.join(known)}", "runner", runner)
-
-
 def check_option_names(flags: list[str]) -> None:
     """Refuse options that Beam does not know: it would drop them, and a slip go unnoticed."""
     unknown: list[str] = []
@@ -135,18 +124,6 @@ def check_option_names(flags: list[str]) -> None:
     if unknown:
         name = unknown[0].partition("=")[0]
         raise UserError(f"unknown option {name}: neither of this job (--help) nor of Apache Beam")
-
-
-def check_job_server(options: PipelineOptions) -> None:
-    """Raise an error in one line if no job server can take the graph."""
-    runner = options.view_as(StandardOptions).runner
-    endpoint = options.view_as(PortableOptions).job_endpoint
-    if runner == "FlinkRunner" and not endpoint and not shutil.which("java"):
-        why = "there is no java on PATH for its job server; install Java 17, or give `--runner "
-        why += "PortableRunner --job_endpoint HOST:PORT` of one elsewhere"
-        raise UserError(why, "runner", runner)
-    if endpoint and endpoint != "embed":
-        flink.check_job_server(endpoint, "job_endpoint")
 
 
 def describe_engine(options: PipelineOptions) -> str:

@@ -3,7 +3,6 @@
 """
 
 import json
-import socket
 import time
 import urllib.request
 from contextlib import suppress
@@ -14,7 +13,7 @@ from typing import Any
 import grpc
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
 
-from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, name_setting
 from amazon_electra.beam_jobs.core.progress import announce_job
 from amazon_electra.beam_jobs.engine.failures import AGAIN, describe_failure
 
@@ -27,38 +26,28 @@ NO_ANSWER = (OSError, HTTPException, ValueError, LookupError, TypeError)
 
 
 def check_job_server(address: str, setting: str) -> None:
-    """Raise UserError unless a server of gRPC answers; TransientError where none does."""
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65_536 or "/" in host:
-        raise UserError("write HOST:PORT", setting, address)
-    try:
-        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
-    except OSError as error:
-        where = name_setting(setting, address)
-        raise TransientError(f"{where} cannot be reached: {error.strerror or error}") from None
+    """Raise TransientError unless a job server answers: Beam waits for one without an end."""
     with grpc.insecure_channel(address) as channel:
         try:
             grpc.channel_ready_future(channel).result(timeout=CONNECT_SECONDS)
         except grpc.FutureTimeoutError:
-            why = "no Beam job server; Flink's own is `flink_master`"
-            raise UserError(why, setting, address) from None
+            where = name_setting(setting, address)
+            why = "no Beam job server answers at this HOST:PORT; Flink's own is `flink_master`"
+            raise TransientError(f"{where}: {why}") from None
 
 
 def find_address(options: PipelineOptions) -> str:
-    """Return HOST:PORT, or https://…, of Flink's REST API; empty: the options do not name it."""
-    master = (options.view_as(FlinkRunnerOptions).flink_master or "").removeprefix("http://")
-    return master.rstrip("/") if ":" in master else ""
+    """Return the address of Flink's REST API; empty where the options do not name it."""
+    master = (options.view_as(FlinkRunnerOptions).flink_master or "").rstrip("/")
+    scheme = "" if "://" in master else "http://"
+    return f"{scheme}{master}" if ":" in master else ""
 
 
 def ask(address: str, path: str, method: str = "GET") -> Any:
     """Return what Flink's REST API answers; raise one of NO_ANSWER where it does not."""
-    request = urllib.request.Request(f"{add_scheme(address)}/{path}", method=method)
+    request = urllib.request.Request(f"{address}/{path}", method=method)
     with urllib.request.urlopen(request, timeout=CONNECT_SECONDS) as answer:
         return json.load(answer)
-
-
-def add_scheme(address: str) -> str:
-    return address if "://" in address else f"http://{address}"
 
 
 @dataclass
@@ -90,7 +79,7 @@ class FlinkJob:
             return False
         if not self.id:
             self.id = own["jid"]
-            announce_job(f"{add_scheme(self.address)}/#/job/running/{self.id}/overview")
+            announce_job(f"{self.address}/#/job/running/{self.id}/overview")
         if own["state"] == "FAILED":
             raise self._read_failure()
         if own["state"] == "CANCELED":

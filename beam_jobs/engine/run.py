@@ -17,10 +17,14 @@ from typing import Any
 import apache_beam as beam
 import grpc
 import psutil
-from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOptions
+from apache_beam.options.pipeline_options import (
+    GoogleCloudOptions,
+    PipelineOptions,
+    StandardOptions,
+)
 from apache_beam.runners.runner import PipelineState
 
-from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, is_network_error
+from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, is_network_error, refuse
 from amazon_electra.beam_jobs.core.progress import announce_job
 from amazon_electra.beam_jobs.engine import beam_options, flink
 from amazon_electra.beam_jobs.engine.failures import AGAIN, describe_failure, translate_error
@@ -64,7 +68,9 @@ def run_beam_graph(
     if beam_options.has_job_server(options):  # Flink is asked for it by its name
         cloud.job_name = cloud.job_name or f"beam-jobs-{secrets.token_hex(8)}"
     look = space_out(poll)
-    pipeline = beam.Pipeline(options=options)
+    runner = options.view_as(StandardOptions).runner
+    with refuse(ValueError, message="{}", field="runner", value=runner):
+        pipeline = beam.Pipeline(options=options)
     build(pipeline)
     graph = GraphThread(pipeline, waits=not beam_options.is_staged_only(options))
     if not beam_options.is_local(options):
@@ -136,8 +142,9 @@ def run_with_processes(graph: GraphThread, look: Callable[[], None]) -> None:
 
 def run_elsewhere(graph: GraphThread, options: PipelineOptions, look: Callable[[], None]) -> None:
     """Run a graph on an engine elsewhere; cancel its job where it does not end well."""
+    cloud = options.view_as(GoogleCloudOptions)
     address = flink.find_address(options) if beam_options.has_job_server(options) else ""
-    job = FlinkJob(address, str(options.view_as(GoogleCloudOptions).job_name)) if address else None
+    job = FlinkJob(address, str(cloud.job_name)) if address else None
     is_announced = not beam_options.is_dataflow(options) or beam_options.is_staged_only(options)
     graph.start()
     try:
@@ -145,28 +152,20 @@ def run_elsewhere(graph: GraphThread, options: PipelineOptions, look: Callable[[
             graph.join(POLL_SECONDS)
             look()
             if graph.is_submitted.is_set() and not is_announced:
-                announce_dataflow_job(options, graph.result.job_id())
+                page = f"{cloud.region}/{graph.result.job_id()}?project={cloud.project}"
+                announce_job(f"https://console.cloud.google.com/dataflow/jobs/{page}")
                 is_announced = True
             if graph.is_alive() and job and job.has_finished():
                 return
         if graph.error:
-            raise explain_error(graph, job)
+            raise explain_error(graph, graph.error, job)
     except BaseException:
         cancel_job(graph, job)
         raise
 
 
-def announce_dataflow_job(options: PipelineOptions, job: str) -> None:
-    cloud = options.view_as(GoogleCloudOptions)
-    announce_job(
-        f"https://console.cloud.google.com/dataflow/jobs/{cloud.region}/{job}?project={cloud.project}"
-    )
-
-
-def explain_error(graph: GraphThread, job: FlinkJob | None) -> BaseException:
+def explain_error(graph: GraphThread, error: BaseException, job: FlinkJob | None) -> BaseException:
     """Return why a graph of an engine ended with an error; raise what Flink reports."""
-    error = graph.error
-    assert error
     if isinstance(error, grpc.RpcError):
         said = error.details() if isinstance(error, grpc.Call) else error
         return TransientError(f"the engine's job server went away: {said}; {AGAIN}")

@@ -83,9 +83,8 @@ class Filling:
         self._sentence_ends: list[int] = sentence_ends.tolist()
         self._end_of: list[int] = document_ends[1:].tolist()
         self._start_of: list[int] = document_ends[:-1].tolist()  # of what is left of each document
-        self._whole = Queues(
-            max_length
-        )  # starts of documents, or of the last pieces of documents, that fit
+        self._whole = Queues(max_length)
+        """Starts of documents, or of the last pieces of documents, that fit."""
         self._beginnings = Beginnings(max_length, self._start_of)
         self._cuttable = len(self._start_of)  # documents of which more is left than fits
         first_sentences = np.searchsorted(sentence_ends, document_ends[:-1]).tolist()
@@ -118,27 +117,22 @@ class Filling:
         self._place_whole_documents()
 
     def _fill_one_sequence(self) -> None:
-        specials, sequence, room = (
-            self._specials,
-            len(self._room_left),
-            self._max_length - self._specials,
-        )
+        specials, sequence = self._specials, len(self._room_left)
+        room = self._max_length - specials
         longest_whole, longest_beginning = self._whole.find_longest, self._beginnings.find_longest
         beginning, whole = longest_beginning(room), 0
         if beginning < room - CLOSE_ENOUGH:
             whole = longest_whole(room)
             if not whole:
-                beginning = (
-                    longest_beginning(max(room - specials - ROOM_FOR_SECOND, 0)) or beginning
-                )
+                most = max(room - specials - ROOM_FOR_SECOND, 0)
+                beginning = longest_beginning(most) or beginning
         left = room - self._place_piece(beginning, whole, sequence) - specials
         while left >= MIN_FILLER:
             beginning, whole = longest_beginning(left), longest_whole(left)
             if not beginning and not whole:
                 break
-            left -= (
-                self._place_piece(beginning, whole if whole > beginning else 0, sequence) + specials
-            )
+            placed = self._place_piece(beginning, whole if whole > beginning else 0, sequence)
+            left -= placed + specials
         self._room_left.append(left + specials)
 
     def _place_piece(self, beginning: int, whole: int, sequence: int) -> int:

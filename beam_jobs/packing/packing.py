@@ -66,14 +66,11 @@ def pack_documents(
     """Return one sequence a row, in the order of their first documents, and the counts."""
     sentence_ends = drop_repeats(tokens.sentence_offsets)
     document_ends = drop_repeats(tokens.sentence_offsets[tokens.document_offsets])
-    piece_starts, piece_ends, bins = fill_sequences(
-        sentence_ends, document_ends, max_length, SPECIALS
-    )
-    table = build_table(tokens, piece_starts, piece_ends, bins, (cls_id, sep_id), schema)
-    counts = count_packed(tokens, piece_ends, table)
-    assert counts.tokens == counts.text_tokens + SPECIALS * counts.pieces, (
-        "packing lost or invented tokens"
-    )
+    pieces = fill_sequences(sentence_ends, document_ends, max_length, SPECIALS)
+    table = build_table(tokens, *pieces, (cls_id, sep_id), schema)
+    counts = count_packed(tokens, pieces[1], table)
+    whole = counts.text_tokens + SPECIALS * counts.pieces
+    assert counts.tokens == whole, "packing lost or invented tokens"
     return table, counts
 
 
@@ -93,36 +90,30 @@ def build_table(
     bytes_per_id = schema.field("input_ids").type.value_type.bit_width // 8
     input_ids = np.empty(int(ends[-1]) if len(ends) else 0, f"u{bytes_per_id}")
     input_ids[starts], input_ids[ends - 1] = specials
-    input_ids[expand_spans(starts + 1, lengths)] = tokens.ids[
-        expand_spans(piece_starts[order], lengths)
-    ]
+    from_text = expand_spans(piece_starts[order], lengths)
+    input_ids[expand_spans(starts + 1, lengths)] = tokens.ids[from_text]
 
     first_piece = np.flatnonzero(np.diff(row_of, prepend=-1))
     row_start = starts[first_piece][row_of] if len(row_of) else starts
     begins = find_sentence_starts(tokens, piece_starts)
     first_begin = np.searchsorted(begins, piece_starts)
-    begins_in_piece = np.diff(np.append(first_begin, len(begins)))[order]
-    begins_in_order = begins[expand_spans(first_begin[order], begins_in_piece)]
-    sentence_starts = begins_in_order + np.repeat(
-        starts + 1 - row_start - piece_starts[order], begins_in_piece
-    )
+    in_piece = np.diff(np.append(first_begin, len(begins)))[order]
+    moved = np.repeat(starts + 1 - row_start - piece_starts[order], in_piece)
+    sentence_starts = begins[expand_spans(first_begin[order], in_piece)] + moved
 
     row_pieces = np.append(first_piece, len(order))
-    begin_ends = np.concatenate([[0], np.cumsum(begins_in_piece)])
+    begin_ends = np.concatenate([[0], np.cumsum(in_piece)])
     columns = [
         (input_ids, np.append(starts[first_piece], len(input_ids))),
         (starts - row_start, row_pieces),
         (sentence_starts, begin_ends[row_pieces]),
     ]
-    arrays = [
-        pa.ListArray.from_arrays(
-            pa.array(offsets, pa.int32()), pa.array(values).cast(field.type.value_type)
-        )
-        for (values, offsets), field in zip(columns, schema, strict=True)
-    ]
-    return pa.Table.from_arrays(
-        [a.cast(f.type) for a, f in zip(arrays, schema, strict=True)], schema=schema
-    )
+    arrays = []
+    for (values, offsets), field in zip(columns, schema, strict=True):
+        flat = pa.array(values).cast(field.type.value_type)
+        made = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)
+        arrays.append(made.cast(field.type))
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def order_rows(bins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -16,7 +16,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from amazon_electra.beam_jobs.config import ShardsConfig
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError, refuse, require
+from amazon_electra.beam_jobs.core.errors import refuse, require
 from amazon_electra.beam_jobs.core.files import hash_bytes, hash_stream
 from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION, count_rows
@@ -58,11 +58,10 @@ class CorpusUnit:
         """Yield the sentences of one split's reviews, about WINDOW_ROWS reviews at once."""
         waiting: list[pa.ListArray] = []
         for part in self.parts:
+            groups, columns = list(range(part.first, part.last)), ["split", "sentences"]
             with storage.open_bytes(part.path) as file:
-                groups, columns = list(range(part.first, part.last)), ["split", "sentences"]
-                for batch in pq.ParquetFile(file).iter_batches(
-                    WINDOW_ROWS // 4, row_groups=groups, columns=columns
-                ):
+                source = pq.ParquetFile(file)
+                for batch in source.iter_batches(WINDOW_ROWS // 4, groups, columns):
                     chosen = pc.equal(batch["split"].cast(pa.string()), split)
                     waiting.append(batch["sentences"].filter(chosen))
                     if sum(map(len, waiting)) >= WINDOW_ROWS:
@@ -127,26 +126,30 @@ def plan_shards(
         result = dict(load_json(content))
     splits = result.get("splits")
     documents = splits.get(config.split, 0) if splits else None
-    withheld = result.get("withheld_files", [])
-    made_of = {"corpus": hash_bytes(content) if is_kept else "", "withheld": withheld}
+    made_of = {
+        "corpus": hash_bytes(content) if is_kept else "",
+        "withheld": result.get("withheld_files", []),
+    }
     if "withheld_corpus" in result:
         made_of["withheld_corpus"] = result["withheld_corpus"]
-    if config.sample_reviews:
-        units = sample_units(units, documents, config.sample_reviews)
+    if wanted := config.sample_reviews:  # the first units: hashes spread a split over all
+        if documents:
+            needed = sum(unit.rows for unit in units) * wanted / documents
+            before = itertools.accumulate((unit.rows for unit in units), initial=0)
+            units = [unit for unit, rows in zip(units, before, strict=False) if rows < needed]
+        elif documents == 0:
+            units = units[:1]
         documents = None
     size = sum(unit.rows for unit in units) * REVIEW_BYTES
     engine = beam_options.resolve_beam_options(list(flags), size)
-    is_sample = bool(config.sample_reviews)
-    return ShardsPlan(packing, units, engine, path, documents, made_of, is_sample)
+    return ShardsPlan(packing, units, engine, path, documents, made_of, bool(wanted))
 
 
 def plan_corpus_units(corpus: str) -> list[CorpusUnit]:
     """Return all units of a corpus folder, in the order of its files."""
     names = storage.list_names(corpus)
-    if "corpus.json" not in names:
-        raise UserError(
-            "no corpus.json in it: name the folder of a corpus_job that has ended", "corpus", corpus
-        )
+    why = "no corpus.json in it: name the folder of a corpus_job that has ended"
+    require("corpus.json" in names, why, "corpus", corpus)
     groups, digests = [], {}
     for name in names:
         if name.startswith("corpus-") and name.endswith(".parquet"):
@@ -162,17 +165,6 @@ def plan_corpus_units(corpus: str) -> list[CorpusUnit]:
         made_of = "\n".join(f"{digests[part.path]} {part.first} {part.last}" for part in parts)
         units.append(CorpusUnit(number, parts, hash_bytes(made_of.encode())))
     return units
-
-
-def sample_units(units: list[CorpusUnit], documents: int | None, wanted: int) -> list[CorpusUnit]:
-    """Return the first units, with about `wanted` of the split's `documents`, which hashes spread;
-    all where nobody counted them.
-    """
-    if not documents:
-        return units if documents is None else units[:1]
-    needed = sum(unit.rows for unit in units) * wanted / documents
-    before = itertools.accumulate((unit.rows for unit in units), initial=0)
-    return [unit for unit, rows in zip(units, before, strict=False) if rows < needed]
 
 
 def read_metadata(path: str) -> tuple[pq.FileMetaData, str]:

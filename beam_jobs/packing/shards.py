@@ -18,13 +18,8 @@ from amazon_electra.beam_jobs.core.parquet import read_footer, write_tables
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
-from amazon_electra.beam_jobs.packing.packing import (
-    SPECIALS,
-    Counts,
-    Tokens,
-    build_shard_schema,
-    pack_documents,
-)
+from amazon_electra.beam_jobs.packing import packing as packer
+from amazon_electra.beam_jobs.packing.packing import SPECIALS, Counts
 from amazon_electra.beam_jobs.packing.plan import CorpusUnit, Packing, ShardsPlan
 from amazon_electra.beam_jobs.packing.tokenization import TextIds, WordIds, load_tokenizer
 
@@ -52,7 +47,7 @@ class PackIntoShards(beam.DoFn):
 
 def write_shard(unit: CorpusUnit, packing: Packing, tokenizer: WordIds | TextIds) -> Counts:
     """Pack a unit unless its shard is there; return what it holds. No review: no shard."""
-    path, schema = packing.shard_path(unit), build_shard_schema(packing.vocabulary_size)
+    path, schema = packing.shard_path(unit), packer.build_shard_schema(packing.vocabulary_size)
     if storage.exists(path):
         return Counts.of(read_footer(path))
     specials, packed = find_specials(tokenizer.tokenizer), Counts()
@@ -61,8 +56,8 @@ def write_shard(unit: CorpusUnit, packing: Packing, tokenizer: WordIds | TextIds
         nonlocal packed
         for documents in unit.read_windows(packing.split):
             ids, sentence_offsets = tokenizer.encode_documents(documents)
-            tokens = Tokens(ids, sentence_offsets, documents.offsets.to_numpy())
-            table, counts = pack_documents(tokens, packing.max_length, *specials, schema)
+            tokens = packer.Tokens(ids, sentence_offsets, documents.offsets.to_numpy())
+            table, counts = packer.pack_documents(tokens, packing.max_length, *specials, schema)
             packed += counts
             if table.num_rows:
                 yield table

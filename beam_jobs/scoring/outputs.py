@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain, groupby, islice
 from operator import itemgetter
@@ -78,7 +79,7 @@ def _number_answers(
     before = 0
     for unit in units:
         part = read_part(folder, unit).to_pylist()
-        for row in sorted(part, key=lambda row: row[LINE]):
+        for row in sorted(part, key=itemgetter(LINE)):
             line, is_record = row.pop(LINE), row.pop(IS_RECORD)
             yield before + line, row if is_record else None
         before += unit.lines
@@ -90,6 +91,17 @@ class DelimitedAppender:
     def __init__(self, layout: Layout) -> None:
         self.layout, self.names = layout, list[str]()
 
+    def begin(self, lines: list[bytes], names: list[str]) -> list[bytes]:
+        """Return the lines before the first record with the names of the answers."""
+        self.names, skipped = names, self.layout.prefix.count(b"\n")
+        header, found = lines[skipped:], self.layout.found
+        end = self._count_lines(header)
+        read = next(csv.reader(self._decode(header[:end]), **found.options), [])
+        # a delimiter may end each row but this one
+        missing = len(found.columns) - len(read)
+        header[end - 1] = self._join(header[end - 1], [*[""] * missing, *names])
+        return lines[:skipped] + header
+
     def append(self, lines: list[bytes], answers: Sequence[Answers | None]) -> list[bytes]:
         """Return a record's lines with its cells, those of repeated headers with its names."""
         end = self._count_lines(lines)
@@ -99,48 +111,29 @@ class DelimitedAppender:
             lines[rest[-1]] = self._join(lines[rest[-1]], self.names)
         return lines
 
-    def begin(self, lines: list[bytes], names: list[str]) -> list[bytes]:
-        """Return the lines before the first record with the names of the answers."""
-        self.names, skipped = names, self.layout.prefix.count(b"\n")
-        header = lines[skipped:]
-        end = self._count_lines(header)
-        read = next(csv.reader(self._decode(header[:end]), **self.layout.found.options), [])
-        # a delimiter may end each row but this one
-        missing = len(self.layout.found.columns) - len(read)
-        header[end - 1] = self._join(header[end - 1], [*[""] * missing, *names])
-        return lines[:skipped] + header
-
     def _decode(self, lines: Iterable[bytes]) -> list[str]:
         return [decode_line(one.removesuffix(b"\n"), Tally(), self.layout) for one in lines]
 
     def _count_lines(self, lines: list[bytes]) -> int:
         """Return how many lines the first record has."""
-        if not any(line.strip() for line in lines[1:]):
-            return 1
-        reader = csv.reader(self._decode(lines), **self.layout.found.options)
-        try:
-            next(reader)
-        except csv.Error:
-            return 1
-        return reader.line_num
+        if any(line.strip() for line in lines[1:]):
+            reader = csv.reader(self._decode(lines), **self.layout.found.options)
+            with suppress(csv.Error):
+                next(reader)
+                return reader.line_num
+        return 1
 
     def _join(self, line: bytes, cells: Sequence[str]) -> bytes:
         dialect = self.layout.found
         if dialect.has_quotes:
             buffer, escape = io.StringIO(), "\\" if dialect.has_escapes else None
-            csv.writer(
-                buffer,
-                delimiter=dialect.delimiter,
-                doublequote=not escape,
-                escapechar=escape,
-                lineterminator="",
-            ).writerow(["", *cells])
+            options: dict[str, Any] = {"delimiter": dialect.delimiter, "lineterminator": ""}
+            options |= {"doublequote": not escape, "escapechar": escape}
+            csv.writer(buffer, **options).writerow(["", *cells])
             added = buffer.getvalue()
         else:
-            added = "".join(
-                dialect.delimiter + " ".join(one.replace(dialect.delimiter, " ").split())
-                for one in cells
-            )
+            plain = (" ".join(one.replace(dialect.delimiter, " ").split()) for one in cells)
+            added = "".join(dialect.delimiter + one for one in plain)
         record = line.rstrip(b"\r\n")
         return record + added.encode(self.layout.encoding, "replace") + line[len(record) :]
 
@@ -167,9 +160,10 @@ class JsonAppender:
 
 
 def format_cell(value: Any) -> str:
+    """Return a text as it is, nothing for None, other values as JSON."""
     if value is None:
         return ""
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list) else str(value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def copy_lines(

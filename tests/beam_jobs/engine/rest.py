@@ -51,7 +51,7 @@ def serve_flink(jobs: Sequence[str] = ()) -> Iterator[Flink]:
         def log_message(self, *words: object) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        flink = Flink(f"localhost:{server.server_port}", jobs)
+        flink = Flink(f"http://localhost:{server.server_port}", jobs)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield flink
         server.shutdown()

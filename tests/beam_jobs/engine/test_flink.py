@@ -22,7 +22,7 @@ def test_a_job_is_followed_to_its_end(capsys):
             {"jid": "2", "name": "nightly-x", "start-time": 2, "state": "INITIALIZING"}
         )
         assert not job.has_finished()
-        said = f"JOB http://{server.address}/#/job/running/2/overview\n"
+        said = f"JOB {server.address}/#/job/running/2/overview\n"
         assert capsys.readouterr().err == said
         server.jobs[1]["state"] = "FINISHED"
         assert job.has_finished()
@@ -69,24 +69,14 @@ def test_a_job_is_cancelled_once_it_appears():
     FlinkJob(server.address, "beam-jobs-2").cancel(0)  # Flink is away
 
 
-@pytest.mark.parametrize(
-    ("address", "kind"),
-    [
-        ("localhost:1", TransientError),
-        ("localhost", UserError),
-        ("http://localhost:8099", UserError),
-        ("localhost:99999", UserError),
-    ],
-)
-def test_an_address_without_a_job_server_is_told_in_one_line(address, kind):
-    with pytest.raises(kind) as raised:
+@pytest.mark.parametrize("address", ["localhost:1", "localhost", "http://localhost:8099"])
+def test_an_address_without_a_job_server_is_told(monkeypatch, address):
+    monkeypatch.setattr(flink, "CONNECT_SECONDS", 0.5)
+    with refuses("job_endpoint", address, kind=TransientError):
         flink.check_job_server(address, "job_endpoint")
-    [line] = str(raised.value).splitlines()
-    assert "job_endpoint" in line
-    assert address in line
 
 
 def test_a_server_of_another_kind_is_told_in_one_line(monkeypatch):
-    monkeypatch.setattr(flink, "CONNECT_SECONDS", 1.0)
-    with serve_flink() as server, refuses("job_endpoint"):
-        flink.check_job_server(server.address, "job_endpoint")
+    monkeypatch.setattr(flink, "CONNECT_SECONDS", 0.5)
+    with serve_flink() as server, refuses("job_endpoint", kind=TransientError):
+        flink.check_job_server(server.address.removeprefix("http://"), "job_endpoint")

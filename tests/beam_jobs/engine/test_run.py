@@ -9,7 +9,6 @@ from contextlib import nullcontext
 import apache_beam as beam
 import grpc
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
 from amazon_electra.beam_jobs.core.errors import TransientError
@@ -116,11 +115,10 @@ def test_a_killed_job_server_is_told_at_once(tmp_path):
         run_waiting_graph(tmp_path, port, process.kill)
 
 
-def test_the_page_of_a_job_on_dataflow_is_reported(capsys):
-    options = PipelineOptions(["--region=us-central1", "--project=p-1"])
-    run.announce_dataflow_job(options, "2026-01-01_00_00_00-123")
-    address = "https://console.cloud.google.com/dataflow/jobs/us-central1/2026-01-01_00_00_00-123"
-    assert capsys.readouterr().err == f"JOB {address}?project=p-1\n"
+def test_a_runner_that_beam_does_not_know_is_named():
+    options = beam_options.resolve_beam_options(["--runner=Flnik"], 0)
+    with refuses("runner", "Flnik"):
+        run.run_beam_graph(options, lambda pipeline: pipeline)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from operator import attrgetter
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.pvalue import AsList, AsSingleton
 
 from amazon_electra.beam_jobs.config import (
     CorpusConfig,
@@ -32,13 +33,12 @@ from amazon_electra.beam_jobs.config import (
     Punkt,
     Withheld,
     WithheldCorpus,
-    list_patterns,
 )
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.results import CorpusResult
-from amazon_electra.beam_jobs.corpus import plan, prepare, result, write
-from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
+from amazon_electra.beam_jobs.corpus import prepare, result, write
+from amazon_electra.beam_jobs.corpus.plan import CORPUS_FILES, CorpusPlan, plan_corpus
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, exact, held_out, near
 from amazon_electra.beam_jobs.engine import beam_options as engines
 from amazon_electra.beam_jobs.engine.run import (
@@ -70,96 +70,72 @@ def make_corpus(
     `beam_options` choose the engine: `["--direct_num_workers", "4"]`.
     """
     measure = start_clock()
-    corpus = plan.plan_corpus(
-        config,
-        list_patterns(input),
-        str(output),
-        list_patterns(withhold),
-        str(withhold_corpus) if withhold_corpus else None,
-        str(punkt) if punkt else None,
-        beam_options,
-    )
-    engine = engines.describe_engine(corpus.engine)
-    corpus.folders.clear_other_runs(plan.CORPUS_FILES)
-    units = work_units.estimate_units(corpus.files, corpus.unit_bytes)
+    plan = plan_corpus(config, input, output, withhold, withhold_corpus, punkt, beam_options)
+    engine, folders = engines.describe_engine(plan.engine), plan.folders
+    folders.clear_other_runs(CORPUS_FILES)
+    units = work_units.estimate_units(plan.files, plan.unit_bytes)
     with Progress(units * 2, "units", f"corpus ({engine})") as bar:
 
         def update_bar() -> None:
-            passes = corpus.folders.prepared, corpus.folders.written
-            done = sum(len(result.list_finished(folder)) for folder in passes)
+            done = sum(len(result.list_finished(f)) for f in (folders.prepared, folders.written))
             bar.total = max(bar.total or 0, done)
             bar.update(done)
 
-        run_beam_graph(corpus.engine, lambda pipeline: pipeline | MakeCorpus(corpus), update_bar)
-        if engines.is_staged_only(corpus.engine):
+        run_beam_graph(plan.engine, lambda pipeline: build_corpus_graph(pipeline, plan), update_bar)
+        if engines.is_staged_only(plan.engine):
             return CorpusResult.of({"staged": engine})
         update_bar()
-    return CorpusResult.of(result.finish_corpus(corpus, measure))
+    return CorpusResult.of(result.finish_corpus(plan, measure))
 
 
-class MakeCorpus(beam.PTransform):
-    """Makes the corpus of a plan. Yields what corpus.json holds, once the corpus is whole.
-
-    plan = plan_corpus(CorpusConfig(), ["reviews/*.gz"], "corpus")
-    totals = beam.Pipeline(options=plan.engine) | MakeCorpus(plan)
+def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> beam.PCollection:
+    """Cut the dump into units, prepare each, find the duplicates of all, write each; add up. Return
+    what corpus.json holds, once the corpus is whole.
     """
-
-    def __init__(self, plan: CorpusPlan) -> None:
-        super().__init__()
-        self.plan = plan
-
-    def expand(self, pipeline: beam.pvalue.PBegin) -> beam.PCollection:
-        """Cut the dump into units, prepare each, find the duplicates of all, write each; add up."""
-        plan = self.plan
-        units = cut_files(pipeline, plan) | "Spread units" >> Spread(plan.engine)
-        time, failed = None, plan.folders.failed
-        if plan.config.split_by == "time":
-            column = work_units.name_column(plan.files, "timestamp")
-            time = beam.pvalue.AsSingleton(
-                units
-                | "Count dates" >> beam.FlatMap(prepare.count_unit_dates, plan.preparation, failed)
-                | "Add up dates" >> beam.CombineGlobally(lambda counts: sum(counts, Counter()))
-                | "Decide dates"
-                >> beam.Map(prepare.decide_time_split, plan.preparation, column, failed)
-            )
-        prepared = units | "Prepare units" >> beam.FlatMap(
-            prepare.prepare_units, plan.preparation, failed, time
+    units = cut_files(pipeline, plan) | "Spread units" >> Spread(plan.engine)
+    time = None
+    if plan.config.split_by == "time":
+        column = work_units.name_column(plan.files, "timestamp")
+        time = AsSingleton(
+            units
+            | "Count dates" >> beam.FlatMap(prepare.count_unit_dates, plan.preparation)
+            | "Add up dates" >> beam.CombineGlobally(lambda counts: sum(counts, Counter()))
+            | "Decide dates" >> beam.Map(prepare.decide_time_split, plan.preparation, column)
         )
-        counts = (
-            prepared
-            | "Collect counts" >> beam.combiners.ToList()
-            | "Check units" >> beam.Map(result.check_prepared, failed)
+    prepared = units | "Prepare units" >> beam.FlatMap(
+        prepare.prepare_units, plan.preparation, time
+    )
+    counts = (
+        prepared
+        | "Collect counts" >> beam.combiners.ToList()
+        | "Check units" >> beam.Map(result.check_prepared, plan.folders.failed)
+    )
+    sizes = counts | "Join starts" >> beam.Map(buckets.join_unit_starts, plan.folders.prepared)
+    punkt = counts | "Train Punkt" >> beam.Map(write.write_punkt, plan.folders, plan.punkt)
+    labels = counts | "Decide labels" >> beam.Map(write.decide_labels, plan.config)
+    scale = counts | "Decide scale" >> beam.Map(write.decide_scale, plan.config.stars_scale)
+    if engines.is_local(plan.engine):
+        prepared = counts | "Sort units by reviews" >> beam.FlatMap(
+            sort_largest_first, lambda unit: unit.prepared
         )
-        sizes = counts | "Join starts" >> beam.Map(buckets.join_unit_starts, plan.folders.prepared)
-        punkt = counts | "Train Punkt" >> beam.Map(write.write_punkt, plan.folders, plan.punkt)
-        labels = counts | "Decide labels" >> beam.Map(write.decide_labels, plan.config)
-        scale = counts | "Decide scale" >> beam.Map(write.decide_scale, plan.config.stars_scale)
-        if engines.is_local(plan.engine):
-            prepared = counts | "Sort units by reviews" >> beam.FlatMap(
-                sort_largest_first, lambda unit: unit.prepared
-            )
-        by_unit = prepared | "Key counts by unit" >> beam.Map(lambda unit: (unit.unit, unit))
-        duplicates = search_duplicates(sizes, plan)
-        written = (
-            {"prepared": by_unit, **duplicates}
-            | "Join duplicates with units" >> beam.CoGroupByKey()
-            | "Spread joined units" >> Spread(plan.engine)  # Flink deals out by a hash of the name
-            | "Write units"
-            >> beam.ParDo(
-                write.WriteUnits(plan.folders),
-                *map(beam.pvalue.AsSingleton, (sizes, punkt, scale)),
-                match_held_out(pipeline, sizes, duplicates.get("near"), plan),
-                beam.pvalue.AsSingleton(labels),
-            )
-        )
-        return (
-            written
-            | "Collect written units" >> beam.combiners.ToList()
-            | "Write totals" >> beam.Map(result.write_totals, beam.pvalue.AsSingleton(counts), plan)
-        )
+    by_unit = prepared | "Key counts by unit" >> beam.Map(lambda unit: (unit.unit, unit))
+    duplicates = search_duplicates(sizes, plan)
+    matches = match_held_out(pipeline, sizes, duplicates.get("near"), plan)
+    decided = map(AsSingleton, (sizes, punkt, scale, labels))
+    written = (
+        {"prepared": by_unit, **duplicates}
+        | "Join duplicates with units" >> beam.CoGroupByKey()
+        | "Spread joined units" >> Spread(plan.engine)  # Flink deals out by a hash of the name
+        | "Write units" >> beam.ParDo(write.WriteUnits(plan.folders), *decided, matches)
+    )
+    return (
+        written
+        | "Collect written units" >> beam.combiners.ToList()
+        | "Write totals" >> beam.Map(result.write_totals, AsSingleton(counts), plan)
+    )
 
 
-def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollection:
+def cut_files(pipeline: beam.Pipeline, plan: CorpusPlan) -> beam.PCollection:
     """Return the units of all files. Files that one worker unpacks are a branch of their own, for
     which no other waits; here, where units are dealt out once, the largest come first.
     """
@@ -185,7 +161,7 @@ def cut_files(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> beam.PCollectio
 
 def search_duplicates(sizes: beam.PCollection, plan: CorpusPlan) -> dict[str, beam.PCollection]:
     """Return by kind rows of reviews that do not stay or have copies of other labels, by unit."""
-    units, prepared = beam.pvalue.AsSingleton(sizes), plan.folders.prepared
+    units, prepared = AsSingleton(sizes), plan.folders.prepared
     hash_buckets = (
         sizes
         | "List buckets" >> beam.FlatMap(exact.list_buckets)
@@ -209,7 +185,7 @@ def search_duplicates(sizes: beam.PCollection, plan: CorpusPlan) -> dict[str, be
     return duplicates
 
 
-def write_others(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> Any:
+def write_others(pipeline: beam.Pipeline, plan: CorpusPlan) -> Any:
     """Write the runs of evaluation files and of a withheld corpus; return a side input."""
     folder, config = plan.folders.others, plan.config
     written = held_out.write_withheld_runs(
@@ -218,7 +194,7 @@ def write_others(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> Any:
     joined = storage.join_path(folder, "held-out-runs.starts")
     if not plan.withheld_corpus:
         return buckets.join_files(written, joined)
-    return beam.pvalue.AsSingleton(
+    return AsSingleton(
         pipeline
         | "List other corpus" >> beam.Create(enumerate(plan.withheld_corpus))
         | "Write held-out runs" >> beam.Map(held_out.write_corpus_runs, folder)
@@ -228,7 +204,7 @@ def write_others(pipeline: beam.pvalue.PBegin, plan: CorpusPlan) -> Any:
 
 
 def match_held_out(
-    pipeline: beam.pvalue.PBegin,
+    pipeline: beam.Pipeline,
     sizes: beam.PCollection,
     near_duplicates: beam.PCollection | None,
     plan: CorpusPlan,
@@ -239,7 +215,7 @@ def match_held_out(
     folder = plan.folders.matches
     copies: Any = ()
     if near_duplicates:
-        copies = beam.pvalue.AsList(
+        copies = AsList(
             near_duplicates
             | "Group near duplicates" >> beam.GroupByKey()
             | "Write near copies" >> beam.Map(near.write_copies, folder)
@@ -253,17 +229,17 @@ def match_held_out(
         | "List run buckets" >> beam.FlatMap(held_out.Compared.list_buckets)
         | "Spread run buckets" >> Spread(plan.engine)
     )
-    given = beam.pvalue.AsSingleton(compared)
-    common = beam.pvalue.AsList(
+    given = AsSingleton(compared)
+    common = AsList(
         run_buckets | "Count texts of n-grams" >> beam.Map(held_out.write_common, given)
     )
-    counts = beam.pvalue.AsList(
+    counts = AsList(
         compared
         | "List held-out texts" >> beam.FlatMap(held_out.Compared.list_files)
         | "Spread held-out texts" >> Spread(plan.engine)
         | "Count common n-grams" >> beam.FlatMap(common_ngrams.write_counts, folder, common)
     )
-    return beam.pvalue.AsList(
+    return AsList(
         run_buckets
         | "Match held-out reviews" >> beam.Map(held_out.write_matches, given, common, counts)
     )

@@ -6,7 +6,13 @@ from dataclasses import dataclass, fields
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from amazon_electra.beam_jobs.config import CORPUS_VERSION, CorpusConfig
+from amazon_electra.beam_jobs.config import (
+    CORPUS_VERSION,
+    CorpusConfig,
+    Place,
+    Places,
+    list_patterns,
+)
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
@@ -84,49 +90,45 @@ class CorpusPlan:
 
 def plan_corpus(
     config: CorpusConfig,
-    input: Sequence[str],
-    output: str,
-    withhold: Sequence[str] = (),
-    withhold_corpus: str | None = None,
-    punkt: str | None = None,
+    input: Places,
+    output: Place,
+    withhold: Places = (),
+    withhold_corpus: Place | None = None,
+    punkt: Place | None = None,
     beam_flags: Sequence[str] = (),
 ) -> CorpusPlan:
     """Return the plan of a job; UserError for inputs or an output that cannot be used."""
     if punkt:
         from amazon_electra.beam_jobs.text.punkt import read_punkt
 
-        read_punkt(punkt)
-    listed = work_units.list_dump_files(config, input, config.labels)
+        read_punkt(str(punkt))
+    listed = work_units.list_dump_files(config, list_patterns(input), config.labels)
     files = [add_id_column(file, config.id) for file in listed]
     work_units.check_split_field(config.split_by, files)
-    storage.check_output(output, [file.path for file in files])
-    withheld = storage.expand_patterns(withhold, "withhold")
-    others, digest = list_corpus(withhold_corpus) if withhold_corpus else ([], "")
+    storage.check_output(str(output), [file.path for file in files])
+    withheld = storage.expand_patterns(list_patterns(withhold), "withhold")
+    others, digest = list_corpus(str(withhold_corpus)) if withhold_corpus else ([], "")
     identity = [
         *dict.fromkeys(file.identity for file in files),
         *map(storage.describe_identity, [*withheld, *others]),
     ]
-    given = config.model_dump(), withhold_corpus, punkt
-    folders = Folders.of_job(output, CORPUS_VERSION, identity, *given)
+    places = (str(place) if place else None for place in (withhold_corpus, punkt))
+    given = CORPUS_VERSION, identity, config.model_dump(), *places
+    folders = Folders.of_job(str(output), *given)
     size = sum(file.plain_size for file in files)
     text_bytes = 1 + size * TEXT_SHARE
     sample_bytes = min(MAX_SAMPLE_BYTES, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))
-    bounds = splits.parse_shares(config.split)
     if punkt:  # only languages are counted in it
         sample_bytes = MIN_SAMPLE_BYTES
+    bounds, share = splits.parse_shares(config.split), min(1.0, sample_bytes / text_bytes)
+    withholds = bool(bounds[1] < 1 or withheld or others)
     return CorpusPlan(
         files=tuple(files),
         unit_bytes=work_units.choose_unit_bytes(size),
         folders=folders,
         config=config,
-        preparation=Preparation(
-            folders.prepared,
-            config,
-            bounds,
-            min(1.0, sample_bytes / text_bytes),
-            withholds=bool(bounds[1] < 1 or withheld or others),
-        ),
-        punkt=punkt,
+        preparation=Preparation(folders.prepared, folders.failed, config, bounds, share, withholds),
+        punkt=str(punkt) if punkt else None,
         withheld_files=tuple(withheld),
         withheld_names=tuple(sorted(map(identify_file, withheld))),
         withheld_corpus=tuple(

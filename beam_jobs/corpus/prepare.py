@@ -76,6 +76,7 @@ class Preparation:
     """Everything the first pass depends on beside the unit."""
 
     folder: str
+    failed: str  # folder that says why units failed every time
     config: CorpusConfig
     bounds: tuple[float, ...]  # splits.parse_shares
     sample_share: float  # of the pretrain reviews, for Punkt and to count languages
@@ -113,7 +114,7 @@ class TimeSplit(NamedTuple):
     order: Order | None  # of the dates
 
 
-def count_unit_dates(unit: Unit, preparation: Preparation, failed: str) -> Iterator[Counter[str]]:
+def count_unit_dates(unit: Unit, preparation: Preparation) -> Iterator[Counter[str]]:
     """Count the reviews of each date of a unit (`dates.count_dates`), unless an earlier run has."""
     path = storage.join_path(preparation.folder, f"{unit.name}.dates")
 
@@ -127,16 +128,14 @@ def count_unit_dates(unit: Unit, preparation: Preparation, failed: str) -> Itera
             storage.write_json(path, counts)
         return Counter(json.loads(storage.read_bytes(path)))
 
-    return attempt(count_unit, unit.name, unit.file.name, failed)
+    return attempt(count_unit, unit.name, unit.file.name, preparation.failed)
 
 
-def decide_time_split(
-    counts: Counter[str], preparation: Preparation, column: str, failed: str
-) -> TimeSplit:
+def decide_time_split(counts: Counter[str], preparation: Preparation, column: str) -> TimeSplit:
     """Return how reviews are split by time, by the dates of all units in a `column`. Raise
     JobFailed if a unit failed, and UserError where the dates leave it open.
     """
-    check_failed(failed)
+    check_failed(preparation.failed)
     order = dates.decide_order(counts, column, preparation.config.dates)
     days, _ = dates.resolve_days(counts, order)
     require(days, f"no review has a date that can be read; {dates.FORMS}", "split_by", "time")
@@ -150,11 +149,11 @@ def cut_into_units(file: DumpFile, size: int, folder: str, failed: str) -> Itera
 
 
 def prepare_units(
-    unit: Unit, preparation: Preparation, failed: str, time: TimeSplit | None = None
+    unit: Unit, preparation: Preparation, time: TimeSplit | None = None
 ) -> Iterator[PreparedUnit]:
-    """Prepare and count a unit; why one fails every time is written to the folder `failed`."""
+    """Prepare and count a unit."""
     work = partial(prepare_unit, unit, preparation, time)
-    for done in attempt(work, unit.name, unit.file.name, failed):
+    for done in attempt(work, unit.name, unit.file.name, preparation.failed):
         add_to_counters({"read": done.read, "bytes": done.bytes}, done.dropped)
         yield done
 

@@ -141,8 +141,8 @@ class WriteUnits(beam.DoFn):
         units: list[UnitSize],
         punkt: str,
         scale: Scale,
-        matches: Sequence[str],
         labels: Mapping[str, LabelValues],
+        matches: Sequence[str],
     ) -> Iterator[WrittenUnit]:
         """Write a unit; `units` are all in their order, `matches` the paths of `write_matches`."""
         if self.splitter is None:

@@ -1,6 +1,6 @@
 """Compares what was scored with what the model was tested on, and with the records' own labels."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import reduce
@@ -13,12 +13,7 @@ from amazon_electra.beam_jobs.core.copies import load_trained
 from amazon_electra.beam_jobs.core.drift import Profile, Tally, compare_texts
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.languages import count_languages
-from amazon_electra.beam_jobs.labels.stars import (
-    decide_scale,
-    decode_ratings,
-    encode_ratings,
-    parse_rating,
-)
+from amazon_electra.beam_jobs.labels import stars as star_scales
 from amazon_electra.beam_jobs.labels.values import MAX_SPELLINGS, TASK, fold
 from amazon_electra.beam_jobs.reading.fields import make_label_reader
 from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit
@@ -65,8 +60,8 @@ def make_task_reader(task: str, file: DumpFile) -> Callable[[Mapping[str, Any]],
 
     def read_stars(record: Mapping[str, Any]) -> str | None:
         value = record.get(stars)
-        rating = None if isinstance(value, list | dict) else parse_rating(value)
-        return next(iter(encode_ratings({rating: 1}))) if rating else None
+        rating = None if isinstance(value, list | dict) else star_scales.parse_rating(value)
+        return next(iter(star_scales.encode_ratings({rating: 1}))) if rating else None
 
     return read_stars if stars else lambda _: None
 
@@ -77,17 +72,14 @@ def count_labels(
     """Return how often each answer was given to each of the most frequent labels, and how many
     texts the model was trained on: those are not counted.
     """
-    pairs = [
-        (label, answer, text)
-        for label, answer, text in zip(given, answers, texts, strict=True)
-        if label is not None and answer is not None
-    ]
-    known = load_trained(folder) if pairs else None
-    is_trained = known.mark_copies([text for *_, text in pairs]) if known else [False] * len(pairs)
-    counts: dict[str, Counter[str]] = {}
-    for (label, answer, _), is_read in zip(pairs, is_trained, strict=True):
+    rows = zip(given, answers, texts, strict=True)
+    found = [row for row in rows if row[0] is not None and row[1] is not None]
+    known = load_trained(folder) if found else None
+    is_trained = known.mark_copies([text for *_, text in found]) if known else [False] * len(found)
+    counts = defaultdict[str, Counter[str]](Counter)
+    for (label, answer, _), is_read in zip(found, is_trained, strict=True):
         if not is_read:
-            counts.setdefault(label, Counter())[answer] += 1
+            counts[str(label)][str(answer)] += 1
     kept = sorted(counts, key=lambda label: (-counts[label].total(), label))[:MAX_SPELLINGS]
     return {label: dict(counts[label]) for label in kept}, int(sum(is_trained))
 
@@ -110,16 +102,17 @@ def compare_units(
 
 def count_right(given: Sequence[GivenLabels], profile: Profile, file: str) -> tuple[int, int]:
     """Return how many answers are right by the records' own labels, and how many have one."""
-    counts: dict[str, Counter[str]] = {}
-    for own in given:
-        for label, answers in own.items():
-            counts.setdefault(label, Counter()).update(answers)
+    counts = defaultdict[str, Counter[str]](Counter)
+    for label, answers in (pair for own in given for pair in own.items()):
+        counts[label].update(answers)
     class_of = {fold(name): name for name in profile.labels}
     classes = {label: class_of.get(fold(label)) for label in counts}
     if profile.stars and counts:
-        ratings = decode_ratings({label: found.total() for label, found in counts.items()})
+        ratings = star_scales.decode_ratings(
+            {label: found.total() for label, found in counts.items()}
+        )
         try:
-            scale = decide_scale(ratings, file)
+            scale = star_scales.decide_scale(ratings, file)
         except UserError:  # whose stars they are is for a person to say: nothing is claimed
             return 0, 0
         stars = scale.map_ratings(np.array([number for number, _ in ratings]))

@@ -128,9 +128,9 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     if config.split_by == "time":
         dates = Counter[str]()
         for unit in cut:
-            dates.update(*count_unit_dates(unit, preparation, folders.failed))
+            dates.update(*count_unit_dates(unit, preparation))
         column = work_units.name_column(corpus.files, "timestamp")
-        time = decide_time_split(dates, preparation, column, folders.failed)
+        time = decide_time_split(dates, preparation, column)
     prepared = [prepare_unit(unit, preparation, time) for unit in cut]
     units = buckets.join_unit_starts(prepared, folders.prepared)
     punkt = write_punkt(prepared, folders, corpus.punkt)
@@ -175,7 +175,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         joined: dict[str, list[Any]] = {"prepared": [unit]}
         for kind, rows_of_units in duplicates.items():
             joined[kind] = [rows for name, rows in rows_of_units if name == unit.unit]
-        written += writer.process((unit.unit, joined), units, punkt, scale, matches, labels)
+        written += writer.process((unit.unit, joined), units, punkt, scale, labels, matches)
     write_totals(written, prepared, corpus)
     return finish_corpus(corpus)
 

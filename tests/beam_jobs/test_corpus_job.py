@@ -53,16 +53,16 @@ def test_every_review_is_kept_or_counted(tmp_path):
     }
 
 
-def test_the_corpus_is_a_transform_whose_counters_are_its_totals(tmp_path):
-    """For pipelines of others, too: what comes out is corpus.json. The work folder stays, as a
-    worker that is late may write to it, and a step that is repeated does no harm.
+def test_the_counters_of_the_graph_are_its_totals(tmp_path):
+    """The work folder stays, as a worker that is late may write to it, and a step that is repeated
+    does no harm.
     """
     records = [*(review(i % 40) for i in range(60)), review(61, ""), "{broken"]
     dump = write_lines(tmp_path / "dump.json.gz", records)
     output, flags = str(tmp_path / "corpus"), ["--direct_running_mode=in_memory"]
     made = plan.plan_corpus(CorpusConfig(), [str(dump)], output, beam_flags=flags)
     pipeline = beam.Pipeline(options=made.engine)
-    totals = pipeline | corpus_job.MakeCorpus(made)
+    totals = corpus_job.build_corpus_graph(pipeline, made)
     assert_that(totals | beam.Map(lambda found: found["kept"]), equal_to([40]))
     counters = pipeline.run().metrics().query()
     found = {one.key.metric.name: one.committed for one in counters["counters"]}

@@ -27,12 +27,8 @@ def reviews() -> list[list[str]]:
     draw = random.Random(0)
 
     def sentence():
-        return (
-            " ".join(
-                draw.choice([*MIXER_WORDS[:8], "Weeks", "café"]) for _ in range(draw.randint(2, 14))
-            )
-            + "."
-        )
+        words = [*MIXER_WORDS[:8], "Weeks", "café"]
+        return " ".join(draw.choice(words) for _ in range(draw.randint(2, 14))) + "."
 
     return [[sentence() for _ in range(draw.randint(1, 8))] for _ in range(600)]
 
@@ -62,9 +58,7 @@ def digests(output: Path) -> dict[str, str]:
 def test_shards_hold_the_reviews_and_say_so(corpus, vocabulary, reviews, tmp_path):
     result = job(corpus, vocabulary, tmp_path)
     tokenizer = Tokenizer.from_file(str(vocabulary / "tokenizer.json"))
-    expected = sorted(
-        tuple(tokenizer.encode(" ".join(r), add_special_tokens=False).ids) for r in reviews
-    )
+    expected = [tokenizer.encode(" ".join(r), add_special_tokens=False).ids for r in reviews]
     found, footers = [], []
     for shard in sorted(tmp_path.glob("shard-*.parquet")):
         footers.append(json.loads(pq.read_metadata(shard).metadata[b"amazon_electra"]))
@@ -73,26 +67,23 @@ def test_shards_hold_the_reviews_and_say_so(corpus, vocabulary, reviews, tmp_pat
             starts = [*row["document_starts"], len(row["input_ids"])]
             found += [tuple(row["input_ids"][a + 1 : b - 1]) for a, b in itertools.pairwise(starts)]
     assert sum(map(len, found)) == sum(map(len, expected)) == result["text_tokens"]
-    assert {e for e in expected if len(e) <= 62} <= set(found)
+    assert {tuple(ids) for ids in expected if len(ids) <= 62} <= set(found)
     for key in ("sequences", "tokens", "documents", "sentences"):
         assert result[key] == sum(footer[key] for footer in footers)
     assert result["documents"] == len(reviews)
     assert result["sentences"] == sum(map(len, reviews))
     assert result["shards"] == len(footers) == 3
-    fingerprint = hashlib.sha256(
-        (tmp_path / "vocabulary" / "tokenizer.json").read_bytes()
-    ).hexdigest()
-    assert (
-        {f["vocabulary_fingerprint"] for f in footers}
-        == {fingerprint}
-        == {result["vocabulary_fingerprint"]}
-    )
-    assert {(f["version"], f["max_length"], f["vocabulary_size"]) for f in footers} == {
-        (SHARDS_VERSION, 64, 16)
-    }
-    assert json.loads((tmp_path / "shards.json").read_text()) == result
     for name in VOCABULARY_FILES:
         assert (tmp_path / "vocabulary" / name).read_bytes() == (vocabulary / name).read_bytes()
+    content = (vocabulary / "tokenizer.json").read_bytes()
+    about = {
+        "version": SHARDS_VERSION,
+        "max_length": 64,
+        "vocabulary_size": 16,
+        "vocabulary_fingerprint": hashlib.sha256(content).hexdigest(),
+    }
+    assert all(about.items() <= footer.items() for footer in footers)
+    assert json.loads((tmp_path / "shards.json").read_text()) == result
 
 
 def test_a_step_of_the_graph_writes_the_totals_where_no_command_waits(
@@ -160,25 +151,21 @@ def test_a_sample_is_of_the_first_units_and_may_be_empty(vocabulary, reviews, tm
         (other / "corpus.json").write_text(json.dumps({"splits": {split: len(rows)}}))
         empty = job(other, vocabulary, tmp_path / name, *asked, "5")
         assert (empty["sequences"], empty["fill"]) == (0, 0)
-    words = ["--general-text", "x", "--sample_reviews", "5", "--vocabulary", str(vocabulary)]
-    with refuses("sample-reviews"):
-        call_job(shards_job.make_shards, [*words, "--output", str(tmp_path)])
 
 
-def test_a_corpus_that_is_not_what_it_says(vocabulary, tmp_path):
-    corpus = write_corpus(tmp_path / "corpus", [["The mixer."]])
-    (corpus / "corpus.json").write_text(json.dumps({"splits": {"pretrain": 2}}))
-    with refuses("corpus.json"):
-        job(corpus, vocabulary, tmp_path / "out")
-
-
-def test_a_run_that_fails_leaves_no_result_of_an_earlier_one(corpus, vocabulary, tmp_path):
+def test_a_corpus_that_is_not_whole_leaves_no_result(corpus, vocabulary, tmp_path):
     job(corpus, vocabulary, tmp_path / "out")
     broken = shutil.copytree(corpus, tmp_path / "broken")
+    (broken / "corpus.json").write_text(json.dumps({"splits": {"pretrain": 2}}))
+    with refuses("corpus.json"):
+        job(broken, vocabulary, tmp_path / "out")
     next(broken.glob("corpus-*.parquet")).write_bytes(b"PAR1 not really")
     with refuses("corpus-"):
         job(broken, vocabulary, tmp_path / "out")
     assert not (tmp_path / "out" / "shards.json").exists()
+    (broken / "corpus.json").unlink()
+    with refuses("corpus.json"):
+        job(broken, vocabulary, tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -187,7 +174,6 @@ def test_a_run_that_fails_leaves_no_result_of_an_earlier_one(corpus, vocabulary,
         (["--max_length", "8"], "max-length"),
         (["--corpus", "/nowhere"], "corpus"),
         (["--vocabulary", "/nowhere"], "vocabulary"),
-        (["--max_lenght", "128"], "--max_lenght"),
     ],
 )
 def test_mistakes_are_named(corpus, vocabulary, tmp_path, broken, named):
@@ -195,19 +181,13 @@ def test_mistakes_are_named(corpus, vocabulary, tmp_path, broken, named):
         job(corpus, vocabulary, tmp_path, *broken)
 
 
-def test_only_its_own_files_are_cleared_and_a_folder_that_is_not_whole_is_refused(
-    corpus, vocabulary, tmp_path
-):
+def test_only_its_own_files_are_cleared(corpus, vocabulary, tmp_path):
     (tmp_path / "out" / "shard-mine").mkdir(parents=True)
     (tmp_path / "out" / "shard-mine.txt").write_text("mine")
     (tmp_path / "out" / "shard-99999.parquet").write_text("of a killed worker")
     job(corpus, vocabulary, tmp_path / "out")
     assert (tmp_path / "out" / "shard-mine.txt").read_text() == "mine"
     assert not (tmp_path / "out" / "shard-99999.parquet").exists()
-    shutil.copytree(corpus, tmp_path / "unfinished")
-    (tmp_path / "unfinished" / "corpus.json").unlink()
-    with refuses("corpus.json"):
-        job(tmp_path / "unfinished", vocabulary, tmp_path / "out2")
 
 
 @pytest.mark.parametrize("content", ["{}", '{"model": {"type": "BPE", "vocab": {}, "merges": []}}'])

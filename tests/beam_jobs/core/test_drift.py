@@ -44,19 +44,6 @@ def test_like_for_like_months_are_silent_and_their_accuracy_is_expected():
     assert sum(is_inside) >= 18
 
 
-def test_an_expectation_from_shuffled_probabilities_is_wrong():
-    """The tests above see a broken method."""
-    profile = make_profile()
-    misses = 0
-    for month in range(20):
-        draw = np.random.default_rng(100 + month)
-        texts, probabilities, right = draw_reviews(draw, 200)
-        shuffled = np.where(draw.random((200, 1)) < 0.5, probabilities[:, ::-1], [0, 0.999])
-        found = compare_texts(profile, profile.count(texts, shuffled, {"en": 200}))
-        misses += not found.low <= (shuffled.argmax(1) == right).mean() <= found.high
-    assert misses > 15
-
-
 def test_new_words_languages_and_classes_are_said():
     profile, draw = make_profile(), np.random.default_rng(7)
     texts, probabilities, right = draw_reviews(draw, 200)

@@ -1,6 +1,5 @@
 """Buckets: which rows lie in each, here and in a store, and how many there are."""
 
-import fsspec
 import numpy as np
 import pytest
 
@@ -10,32 +9,22 @@ from amazon_electra.beam_jobs.deduplication.buckets import RUN
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 
-@pytest.fixture(params=["local", "memory"])
-def files(request, tmp_path):
-    """Three files of rows, one of them empty; where their buckets begin is the second of two
-    kinds.
-    """
-    rng = np.random.default_rng(0)
-    folder = str(tmp_path) if request.param == "local" else f"memory://{tmp_path}"
-    paths = []
+@pytest.mark.parametrize("bucket", [(0, 1), (3, 4), (63, 64), (1023, 1024)])
+def test_the_rows_of_a_bucket_are_those_that_lie_in_it(tmp_path, bucket):
+    """In three files, one of them empty; where their buckets begin is the second of two kinds."""
+    rng, paths = np.random.default_rng(0), []
     for number, rows in enumerate((5_000, 0, 3_000)):
         content = np.zeros(rows, RUN)
         content["run"] = np.sort(rng.integers(0, 1 << 63, rows, np.uint64) << np.uint64(1))
         content["text"] = rng.integers(0, 1000, rows)
-        paths.append(path := f"{folder}/{number}.runs")
+        paths.append(path := str(tmp_path / f"{number}.runs"))
         storage.write_bytes(path, content.tobytes())
         starts = buckets.find_starts(content["run"])
         packed = np.concatenate([starts + np.uint64(1), starts]).tobytes()
         storage.write_bytes(f"{path}.starts", packed)
-    buckets.join_starts([f"{path}.starts" for path in paths], f"{folder}/starts")
-    written = buckets.BucketedFiles(tuple(paths), f"{folder}/starts", kind=1)
-    yield written
-    if request.param == "memory":
-        fsspec.filesystem("memory").rm(str(tmp_path), recursive=True)
-
-
-@pytest.mark.parametrize("bucket", [(0, 1), (3, 4), (63, 64), (1023, 1024)])
-def test_the_rows_of_a_bucket_are_those_that_lie_in_it(files, bucket):
+    joined = str(tmp_path / "starts")
+    buckets.join_starts([f"{path}.starts" for path in paths], joined)
+    files = buckets.BucketedFiles(tuple(paths), joined, kind=1)
     found = list(buckets.read_bucket(bucket, files, RUN))
     for path, rows in zip(files.paths, found, strict=True):
         whole = np.frombuffer(storage.read_bytes(path), RUN)
@@ -67,8 +56,3 @@ def test_as_many_buckets_as_the_rows_need(listed, of):
 
 def units_of(reviews, runs=0):
     return [PreparedUnit("a", reviews - 5, held_out_runs=runs), PreparedUnit("b", 5)]
-
-
-def test_runs_of_other_files_count_too(monkeypatch):
-    monkeypatch.setattr(buckets.BucketedFiles, "count_rows", lambda _: 2 * held_out.BUCKET_RUNS)
-    assert len(list(held_out.Compared(units_of(9)).list_buckets())) == 4

@@ -10,7 +10,6 @@ import pytest
 from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, held_out
 from amazon_electra.beam_jobs.deduplication.buckets import HELD_RUN
-from amazon_electra.beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from tests.beam_jobs.deduplication.word_texts import (
     draw_copies,
     draw_texts,
@@ -67,14 +66,6 @@ def test_what_is_near_is_what_the_definition_says(tmp_path, reviews, of, monkeyp
     ]
     assert found["u0"] + found["u1"] == expected
     assert 80 < sum(expected) < 300
-
-
-@pytest.mark.parametrize("words", [MIN_WORDS - 1, MIN_WORDS, 7, 8])
-def test_a_short_text_is_found_again_from_three_words_on(tmp_path, words):
-    text = " ".join(f"w{i}" for i in range(words))
-    texts = [text, text.upper(), f"{text} more"]
-    unit = write_unit(tmp_path, "u", texts, np.array([True, False, False]))
-    assert find_near(tmp_path, [unit], 4) == {"u": [False, words >= MIN_WORDS, words > 7]}
 
 
 PHRASE = "I received this product for free in exchange for my honest and unbiased review"

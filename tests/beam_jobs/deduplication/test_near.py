@@ -6,7 +6,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from amazon_electra.beam_jobs.deduplication import buckets, near
+from amazon_electra.beam_jobs.deduplication import near
 from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS
 from tests.beam_jobs.deduplication.test_exact import write_units
 from tests.beam_jobs.dumps import review, run_job, text_of, write_lines
@@ -52,14 +52,3 @@ def test_bands_of_many_texts_are_those_of_each_alone():
         assert np.array_equal(together[i], near.hash_bands([texts[i]], 0.8)[0])
     assert together.astype(bool).all(axis=1).tolist() == [bool(i % 3) for i in range(len(texts))]
     assert near.hash_bands([], 0.8).shape[0] == 0
-
-
-def test_who_shares_a_band_with_a_smaller_key_is_a_copy():
-    """Of one text nobody is."""
-    rows = np.zeros(5, buckets.BAND)
-    rows["run"], rows["text"], rows["row"] = (9, 9, 9, 9, 8), range(5), (0, 1, 2, 0, 1)
-    rows["key"] = (1, 4, 5, 3, 0)
-    found = {int(unit): list(one) for unit, one in near.find_near_copies([rows[:3], rows[3:]])}
-    assert found == {0: [1, 2], 1: [0]} or found == {0: [2, 1], 1: [0]}
-    rows["text"][:4] = 0
-    assert not list(near.find_near_copies([rows[:3], rows[3:]]))

@@ -43,12 +43,6 @@ def test_errors_of_this_process_are_told_too_and_others_are_left_alone():
             "KeyError: 'stars'",
         ),
         (
-            f"java.lang.RuntimeException: {TRACEBACK}"
-            "ModuleNotFoundError: No module named 'amazon_electra.beam_jobs.engine'\n",
-            JobFailed,
-            "No module named 'amazon_electra.beam_jobs.engine'",
-        ),
-        (
             "org.apache.flink.runtime.JobException: Recovery is suppressed\n\tat x.Y\n"
             "Caused by: x.TimeoutException: Heartbeat of TaskManager with id 7 timed out.\n\t... 5",
             TransientError,

@@ -19,14 +19,7 @@ JOBS = {
     "shards_job": (shards_job.make_shards, ShardsConfig),
 }
 LEFT_OUT = {  # a command can set them; who starts a template seldom has to
-    *(
-        "format",
-        "records",
-        "sheet",
-        "encoding",
-        "max_record_bytes",
-        "max_expansion",
-    ),
+    *("format", "records", "sheet", "encoding", "max_record_bytes", "max_expansion"),
     *("repair_run_ons", "mask_personal_data", "title", "punkt"),
     *("general_text", "sample_reviews", "id"),
 }

@@ -10,10 +10,9 @@ import pytest
 from amazon_electra.beam_jobs import shards_job
 from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.core.command_line import call_job
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
-from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
+from tests.beam_jobs.dumps import refuses, review, rows_of, run_job, text_of, write_lines
 
 BLOCKS = ["The mixer works. Great!", "The mixer\nbroke after a week.", "a week & a week"]
 AS_BLOCKS = "\n\n" + "\n \n\n".join(BLOCKS) + "\n"
@@ -77,14 +76,17 @@ def test_what_is_tested_on_stays_out_and_the_same_bytes_come_again(vocabulary, t
     assert pq.read_metadata(tmp_path / "out" / "shard-00000.parquet").num_rows > 0
 
 
-def test_what_does_not_go_together(vocabulary, tmp_path):
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        ("--general_text /nowhere", "general-text"),
+        ("--general_text nowhere://x", "nowhere://x"),
+        ("--general_text x --split dev", "split"),
+        ("--general_text x --sample_reviews 5", "sample-reviews"),
+        ("--corpus x --punkt y", "punkt"),
+    ],
+)
+def test_what_does_not_go_together(vocabulary, tmp_path, words, field):
     common = ["--vocabulary", str(vocabulary), "--output", str(tmp_path)]
-    for words, field in (
-        (["--general_text", "/nowhere"], "--general-text"),
-        (["--general_text", "nowhere://x"], "--general-text"),
-        (["--general_text", "x", "--split", "dev"], "--split"),
-        (["--corpus", "x", "--punkt", "y"], "--punkt"),
-    ):
-        with pytest.raises(UserError) as wrong:
-            call_job(shards_job.make_shards, [*common, *words])
-        assert field.lstrip("-").replace("-", "_") in str(wrong.value).replace("-", "_")
+    with refuses(field):
+        call_job(shards_job.make_shards, [*common, *words.split()])

@@ -4,7 +4,6 @@ import itertools
 import random
 import sys
 import unicodedata
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +22,6 @@ PIECES = [
     *("great", "##ly", "the", "ca", "##t", "caf", "##e", "##é", "é", "a", "##a", "b", "##b", "1"),
     *("##2", "你", "'", "!", "-", "["),
 ]
-SHARED = Path(__file__).parents[4] / "shared" / "data"
 AWKWARD = [
     *("", " ", "  The  cat ", "Great!!! the-cat", "café CAFÉ cafe\u0301 Ⅷ ﬁ", "你好a你"),
     "\x00a\x1cb\x85c\u200bd\u2028e\tf\ng\r\nh\xa0i",
@@ -48,9 +46,7 @@ def assert_equal_ids(word_ids: WordIds, reference: Tokenizer, texts: list[str]) 
     ids, offsets = word_ids.encode(pa.array(texts, pa.string()))
     found = [ids[start:end].tolist() for start, end in itertools.pairwise(offsets)]
     expected = [e.ids for e in reference.encode_batch_fast(texts, add_special_tokens=False)]
-    assert [(t, f) for t, f in zip(texts, found, strict=True)] == [
-        (t, e) for t, e in zip(texts, expected, strict=True)
-    ]
+    assert list(zip(texts, found, strict=True)) == list(zip(texts, expected, strict=True))
 
 
 @settings(max_examples=300)
@@ -116,12 +112,6 @@ def test_published_tokenizers(lower_case, strip_accents, added):
     assert_equal_ids(made, reference, [*AWKWARD, *more] * 2)
 
 
-def change(made: Tokenizer, **parts: object) -> Tokenizer:
-    for name, part in parts.items():
-        setattr(made, name, part)
-    return made
-
-
 def test_a_text_has_one_special_token_before_and_one_after_it():
     made = KINDS["byte-level BPE"][0]()
     assert find_specials(made) == (0, 2)
@@ -136,30 +126,14 @@ def test_a_text_has_one_special_token_before_and_one_after_it():
 
 
 REAL = [
-    *(
-        "Great!! So-so.",
-        "Don't buy it.",
-        " ",
-        "ok\u200b",
-        "\u200b",
-        "蓋が壊れた。",
-        "C++ in New York",
-    )
+    "Great!! So-so.",
+    "Don't buy it.",
+    " ",
+    "ok\u200b",
+    "\u200b",
+    "蓋が壊れた。",
+    "C++ in New York",
 ]
-
-
-def assert_documents(read: WordIds | TextIds, reference, documents: list[list[str]]) -> None:
-    """The ids of each document are AutoTokenizer's of its text, and its sentences begin in order,
-    each at a token whose text is the sentence's.
-    """
-    column = pa.array(documents, pa.list_(pa.string()))
-    ids, starts = read.encode_documents(column)
-    assert len(starts) == sum(map(len, documents)) + 1
-    assert (np.diff(starts) >= 0).all()
-    ends = starts[column.offsets.to_numpy()]
-    found = [ids[a:b].tolist() for a, b in itertools.pairwise(ends)]
-    texts = [" ".join(document) for document in documents]
-    assert found == reference(texts, add_special_tokens=False)["input_ids"]
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -182,16 +156,20 @@ def kind(request, tmp_path_factory):
     )
 )
 def test_documents_have_the_ids_of_autotokenizer(kind, documents):
-    assert_documents(*kind, documents)
-
-
-def test_special_tokens_are_those_of_autotokenizer(kind):
     read, reference = kind
-    assert find_specials(read.tokenizer) == (reference.cls_token_id, reference.sep_token_id)
+    column = pa.array(documents, pa.list_(pa.string()))
+    ids, starts = read.encode_documents(column)
+    assert len(starts) == sum(map(len, documents)) + 1
+    assert (np.diff(starts) >= 0).all()
+    ends = starts[column.offsets.to_numpy()]
+    found = [ids[a:b].tolist() for a, b in itertools.pairwise(ends)]
+    texts = [" ".join(document) for document in documents]
+    assert found == reference(texts, add_special_tokens=False)["input_ids"]
 
 
 def test_sentences_begin_where_their_words_do(kind):
-    read, _ = kind
+    read, reference = kind
+    assert find_specials(read.tokenizer) == (reference.cls_token_id, reference.sep_token_id)
     sentences = ["The kettle is great!", "It broke.", "Der Deckel war kaputt."]
     ids, starts = read.encode_documents(pa.array([sentences]))
     decode = read.tokenizer.decode

@@ -20,14 +20,9 @@ def bind_command(command: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 
-def end_with_parent(parent: int) -> None:
-    """Have the kernel send SIGTERM at the parent's end; end at once if that is over."""
+if __name__ == "__main__":
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:
+    if os.getppid() != int(sys.argv[1]):  # it is over already
         os._exit(128 + signal.SIGTERM)
-
-
-if __name__ == "__main__":
-    end_with_parent(int(sys.argv[1]))
     os.execvp(sys.argv[2], sys.argv[2:])

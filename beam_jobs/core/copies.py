@@ -34,10 +34,8 @@ def sketch_texts(texts: Iterable[str]) -> np.ndarray:
     for text in texts:
         folded = fold_text(text)
         words = folded.split(" ")
-        shingles = {
-            _hash(" ".join(words[i : i + SHINGLE])) for i in range(len(words) - SHINGLE + 1)
-        }
-        smallest = sorted(shingles)[:SKETCH]
+        shingles = (words[i : i + SHINGLE] for i in range(len(words) - SHINGLE + 1))
+        smallest = sorted({_hash(" ".join(one)) for one in shingles})[:SKETCH]
         rows.append([_hash(folded), *smallest, *[0] * (SKETCH - len(smallest))])
     return np.array(rows, np.uint64).reshape(-1, 1 + SKETCH)
 
@@ -70,9 +68,8 @@ class TrainedTexts:
         """Return whether each text or a near copy is among them, bool [n]."""
         sketches = sketch_texts(texts)
         copies = np.isin(sketches[:, 0], self.exact)
-        first, end = (
-            np.searchsorted(self.shingles, sketches[:, 1:], side) for side in ("left", "right")
-        )
+        first = np.searchsorted(self.shingles, sketches[:, 1:])
+        end = np.searchsorted(self.shingles, sketches[:, 1:], "right")
         for place in np.flatnonzero(~copies):
             met = [self.rows[a:b] for a, b in zip(first[place], end[place], strict=True)]
             shared = np.unique(np.concatenate(met), return_counts=True)[1]

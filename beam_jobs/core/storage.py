@@ -10,7 +10,6 @@ import itertools
 import json
 import os
 import re
-import shlex
 import shutil
 import socket
 import sys
@@ -20,7 +19,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
-from urllib.parse import urlsplit
 
 import fsspec
 
@@ -32,6 +30,8 @@ from amazon_electra.beam_jobs.core.errors import (
     is_network_error,
     is_refusal,
     name_setting,
+    refuse,
+    require,
 )
 from amazon_electra.beam_jobs.core.files import check_name
 from amazon_electra.beam_jobs.core.terminal import print
@@ -39,6 +39,7 @@ from amazon_electra.beam_jobs.core.terminal import print
 PART_BYTES = 8 << 20  # bytes that are read from a store, or sent to it, at once
 READS_AT_ONCE, PATHS_AT_ONCE = 16, 32  # requests to a store under way at a time
 T = TypeVar("T")
+# what Spark, Hadoop, systems, office programs, Hugging Face, Kaggle and checksum tools leave
 NO_DATA = re.compile(
     r"_SUCCESS|_(?:started|committed|temporary|metadata|common_metadata).*|\..*|Thumbs\.db|desktop\.ini"
     r"|.*\.(?:crc|md5|sha1|sha256|sha512|asc|sig)|(?:md5|sha1|sha256|sha512)sums?(?:\.txt)?"
@@ -46,7 +47,6 @@ NO_DATA = re.compile(
     r"|dataset_infos?\.json|dataset_dict\.json|dataset-metadata\.json",
     re.IGNORECASE,
 )
-"""What Spark, Hadoop, systems, office programs, Hugging Face, Kaggle and checksum tools leave."""
 RELIABLE_VERSIONS = ("generation", "ETag", "etag")  # fields that change with every write
 VERSIONS = (
     *RELIABLE_VERSIONS,
@@ -156,14 +156,10 @@ def _identify(path: str, info: dict[str, Any], versions: Sequence[str]) -> Ident
 
 def check_unchanged(identity: Identity) -> None:
     """Raise UserError unless a file is still the one of which this is the identity."""
-    path = identity[0]
-    try:
+    path, missing = identity[0], f"{identity[0]} is not on worker {socket.gethostname()}"
+    with refuse(FileNotFoundError, message=f"{missing}; put it where all read it"):
         found = describe_identity(path)
-    except FileNotFoundError:
-        worker = socket.gethostname()
-        raise UserError(f"{path} is not on worker {worker}; put it where all read it") from None
-    if identity != found:
-        raise UserError(f"{path} changed while it was read; run the command again")
+    require(identity == found, f"{path} changed while it was read; run the command again")
 
 
 def exists(path: str) -> bool:
@@ -276,8 +272,7 @@ def list_files(patterns: Iterable[str], field: str = "input") -> dict[str, Ident
     given, found = list(patterns), dict[str, Identity | None]()
     expanded = map_paths(lambda pattern: expand_pattern(pattern, field), given)
     for pattern, paths in zip(given, expanded, strict=True):
-        if not paths:
-            raise UserError("no such file", field, pattern)
+        require(paths, "no such file", field, pattern)
         for path in paths:
             check_name(path, field)
         found |= paths
@@ -312,11 +307,8 @@ def expand_pattern(pattern: str, field: str = "input") -> dict[str, Identity | N
         if path != pattern and is_no_data(path):
             others.append(name)
             continue
-        if identity and identity[1] is None:  # no Content-Length, or that of a Content-Encoding
-            file = shlex.quote(os.path.basename(urlsplit(path).path) or "dump")
-            fetch = f"curl -fL --compressed -o {file} {shlex.quote(path)}"
-            why = f"its server gives no Content-Length; fetch it first: {fetch}"
-            raise UserError(why, field, path)
+        why = "its server gives no Content-Length; fetch it first, for example by `curl -L -O`"
+        require(not identity or identity[1] is not None, why, field, path)
         is_known = identity and identity[2]
         kept[path if identity else os.path.abspath(path)] = identity if is_known else None
     if others:

@@ -18,12 +18,12 @@ UNSAFE = re.compile(
 
 def escape_controls(text: str) -> str:
     """Return text with `\\x1b` for a control and `\\u202e` for the rest; JSON stays JSON."""
-    return UNSAFE.sub(_escape, text)
 
+    def escape(found: re.Match[str]) -> str:
+        number = ord(found[0])
+        return f"\\x{number:02x}" if number < 0x20 else f"\\u{number:04x}"
 
-def _escape(found: re.Match[str]) -> str:
-    number = ord(found[0])
-    return f"\\x{number:02x}" if number < 0x20 else f"\\u{number:04x}"
+    return UNSAFE.sub(escape, text)
 
 
 def print(*values: object, file: TextIO | None = None, flush: bool = False) -> None:

@@ -60,6 +60,14 @@ def test_what_stands_for_nothing_is_named(folder):
     assert (wrong.value.field, wrong.value.value) == ("withhold", f"{folder}/*.csv")
 
 
+def test_a_file_whose_server_tells_no_length_is_refused(tmp_path, monkeypatch):
+    path = f"memory://{tmp_path}/a.json"
+    told = {"name": path, "size": None, "type": "file"}
+    monkeypatch.setattr(type(storage.open_store(path)[0]), "info", lambda *_: told)
+    with refuses("a.json", "Content-Length"):
+        storage.expand_pattern(path)
+
+
 def test_named_files_of_a_store_are_each_asked_for_once_and_side_by_side(tmp_path, monkeypatch):
     paths = [f"memory://{tmp_path}/{i}.json" for i in range(8)]
     there, _ = storage.open_store(paths[0])

@@ -89,8 +89,7 @@ def test_labels_temperature_and_logits_fit(tmp_path, labels, temperature, vector
     refuse(folder, name)
 
 
-@pytest.mark.parametrize("place", ["initializer", "node"])
-def test_weights_outside_the_file_are_refused(tmp_path, monkeypatch, place):
+def test_weights_outside_the_file_are_refused(tmp_path, monkeypatch):
     """They would be read from the working directory, and stand in no digest."""
     folder, near = write_network(tmp_path / "model"), tmp_path / "near"
     near.mkdir()
@@ -99,10 +98,6 @@ def test_weights_outside_the_file_are_refused(tmp_path, monkeypatch, place):
     (near / "weights").write_bytes(tensor.raw_data)
     set_external_data(tensor, "weights")
     tensor.ClearField("raw_data")
-    if place == "node":
-        node = onnx.helper.make_node("Constant", [], [tensor.name], value=tensor)
-        model.graph.node.insert(0, node)
-        del model.graph.initializer[0]
     (folder / "model.onnx").write_bytes(model.SerializeToString())
     monkeypatch.chdir(near)
     refuse(folder, "External data")
@@ -145,17 +140,3 @@ def test_batches_hold_every_row_once_and_stay_within_their_size():
     found = list(network.group_by_length(lengths, 2_048))
     assert sorted(row for rows in found for row in rows) == list(range(len(lengths)))
     assert [len(rows) for rows in found] == [1, 1, 4, 2]
-
-
-def test_a_folder_of_parts_has_the_threshold(tmp_path):
-    write_config(
-        tmp_path,
-        "parts",
-        LABELS,
-        parts=[{"folder": "words", "weight": 1.0}, {"folder": "network", "weight": 0.5}],
-        decided_from=0.9,
-    )
-    write_tfidf(tmp_path / "words")
-    write_network(tmp_path / "network")
-    model = load_classifier(str(tmp_path), "fp32")
-    assert model.details.decided_from == 0.9

@@ -22,16 +22,9 @@ from amazon_electra.beam_jobs.corpus.plan import Folders
 from amazon_electra.beam_jobs.deduplication.exact import CONTRADICTION, ROW_NUMBER
 from amazon_electra.beam_jobs.deduplication.held_out import UnitMatches
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt
-from amazon_electra.beam_jobs.labels import stars
+from amazon_electra.beam_jobs.labels import stars, values
 from amazon_electra.beam_jobs.labels.classes import count_labels
 from amazon_electra.beam_jobs.labels.stars import Scale
-from amazon_electra.beam_jobs.labels.values import (
-    CONTRADICTED,
-    LABEL,
-    LabelValues,
-    decide_values,
-    hash_value,
-)
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize
 from amazon_electra.beam_jobs.text.sentences import SentenceSplitter
 from amazon_electra.beam_jobs.text.splits import SPLITS
@@ -57,7 +50,7 @@ CORPUS_SCHEMA = pa.schema(
 def make_corpus_schema(prepared: pa.Schema) -> pa.Schema:
     """Return the columns of a corpus, with those of the labels that a prepared unit has."""
     kind = pa.dictionary(pa.int32(), pa.string())
-    labels = [pa.field(name, kind) for name in prepared.names if name.startswith(LABEL)]
+    labels = [pa.field(name, kind) for name in prepared.names if name.startswith(values.LABEL)]
     return pa.schema([*CORPUS_SCHEMA, *labels])
 
 
@@ -119,10 +112,12 @@ def count_values(units: Sequence[PreparedUnit], column: str) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
-def decide_labels(units: Sequence[PreparedUnit], config: CorpusConfig) -> dict[str, LabelValues]:
+def decide_labels(
+    units: Sequence[PreparedUnit], config: CorpusConfig
+) -> dict[str, values.LabelValues]:
     """Return what the values of each label are, by all of them."""
     return {
-        column: decide_values(count_values(units, column), config.fold_labels)
+        column: values.decide_values(count_values(units, column), config.fold_labels)
         for column in dict.fromkeys(config.labels)
     }
 
@@ -141,7 +136,7 @@ class WriteUnits(beam.DoFn):
         units: list[UnitSize],
         punkt: str,
         scale: Scale,
-        labels: Mapping[str, LabelValues],
+        labels: Mapping[str, values.LabelValues],
         matches: Sequence[str],
     ) -> Iterator[WrittenUnit]:
         """Write a unit; `units` are all in their order, `matches` the paths of `write_matches`."""
@@ -196,7 +191,7 @@ class UnitTables:
     contradictions: np.ndarray
     matches: UnitMatches
     scale: Scale
-    classes: Mapping[str, LabelValues]
+    classes: Mapping[str, values.LabelValues]
     splitter: SentenceSplitter
     splits: Counter[str] = field(default_factory=Counter)
     stars: Counter[str] = field(default_factory=Counter)
@@ -219,7 +214,7 @@ class UnitTables:
         rejects = map(json.loads, storage.read_bytes(prepared(f"{unit}.rejects")).splitlines())
         moved = [entry | {"line": entry["line"] + self.size.lines_before} for entry in rejects]
         write_lines(moved, output("rejects"), unit)
-        write_lines(self.contradicted, output(CONTRADICTED), unit)
+        write_lines(self.contradicted, output(values.CONTRADICTED), unit)
         dropped = np.bincount(self.reasons, minlength=STAYS).tolist()
         return WrittenUnit(
             unit=unit,
@@ -271,7 +266,7 @@ class UnitTables:
         self.sentences += len(columns["sentences"].values)
         for column, known in self.classes.items():
             classes = self._map_labels(column, batch, rows)
-            columns[LABEL + column] = pa.array(classes, pa.string()).dictionary_encode()
+            columns[values.LABEL + column] = pa.array(classes, pa.string()).dictionary_encode()
             for (side, value), count in Counter(zip(sides.tolist(), classes, strict=True)).items():
                 counts = self.labels[column]
                 count_labels(counts, SPLITS[side], value, known.is_multilabel, count)
@@ -281,7 +276,7 @@ class UnitTables:
         """Return CONTRADICTION of a label, and the classes that the copies of each text have."""
         known, number = self.classes[column], [*self.classes].index(column)
         several = self.contradictions[self.contradictions["column"] == number]
-        names = {hash_value(name, known.folds): name for name in known.names.values()}
+        names = {values.hash_value(name, known.folds): name for name in known.names.values()}
         return several, [
             sorted({names.get(code, "several values") for code in codes if code})
             for codes in several["codes"].tolist()
@@ -293,7 +288,7 @@ class UnitTables:
 
     def _map_labels(self, column: str, batch: pa.RecordBatch, rows: np.ndarray) -> list[str | None]:
         """Return the classes of reviews with these row numbers; none where copies have several."""
-        typed = batch.column(LABEL + column).to_pylist()
+        typed = batch.column(values.LABEL + column).to_pylist()
         found = {value: self.classes[column].find_class(value) for value in {*typed}}
         names = [found[value] for value in typed]
         several, labels = self._list_contradictions(column)

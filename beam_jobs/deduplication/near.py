@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.deduplication import buckets
+from amazon_electra.beam_jobs.deduplication import buckets, exact
 from amazon_electra.beam_jobs.deduplication.buckets import BAND, Bucket
-from amazon_electra.beam_jobs.deduplication.exact import (
-    BUCKET_ROWS,
-    ROW_NUMBER,
-    UnitRows,
-    collect_units,
-    group_by_unit,
-)
 from amazon_electra.beam_jobs.reading.work_units import UnitSize
 from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
 from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS, split_words
@@ -98,19 +91,21 @@ def find_near_copies(parts: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndar
     is_first = mark_firsts(rows["run"])
     leaders = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
     chosen = rows["text"] != rows["text"][leaders]
-    return group_by_unit(units[chosen], rows["row"][chosen].astype(ROW_NUMBER))
+    return exact.group_by_unit(units[chosen], rows["row"][chosen].astype(exact.ROW_NUMBER))
 
 
 def list_buckets(counts: list[UnitSize], threshold: float) -> Iterator[Bucket]:
     """Yield the buckets of all bands."""
     reviews, (bands, _) = sum(unit.prepared for unit in counts), choose_bands(threshold)
-    return buckets.list_buckets(bands * reviews, BUCKET_ROWS, reviews)
+    return buckets.list_buckets(bands * reviews, exact.BUCKET_ROWS, reviews)
 
 
-def find_in_bucket(bucket: Bucket, prepared: str, units: list[UnitSize]) -> Iterator[UnitRows]:
+def find_in_bucket(
+    bucket: Bucket, prepared: str, units: list[UnitSize]
+) -> Iterator[exact.UnitRows]:
     """Yield by unit ROW_NUMBER of the near copies that a bucket shows, from the `.bands` of all."""
     found = find_near_copies(list(buckets.read_units(bucket, prepared, units, "bands")))
-    return collect_units(((unit, np.unique(rows)) for unit, rows in found), units)
+    return exact.collect_units(((unit, np.unique(rows)) for unit, rows in found), units)
 
 
 def write_copies(copies: tuple[str, Iterable[bytes]], folder: str) -> str:

@@ -8,15 +8,7 @@ from typing import TypeVar
 
 from apache_beam.metrics import Metrics
 
-from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import (
-    DISK_FULL,
-    JobFailed,
-    TransientError,
-    UserError,
-    describe_error,
-    is_network_error,
-)
+from amazon_electra.beam_jobs.core import errors, storage
 from amazon_electra.beam_jobs.engine.failures import AGAIN
 
 T = TypeVar("T")
@@ -37,12 +29,12 @@ def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterato
         try:
             done = work()
         except Exception as error:
-            if isinstance(error, UserError):
+            if isinstance(error, errors.UserError):
                 raise
-            if isinstance(error, OSError) and error.errno in DISK_FULL:
-                raise JobFailed(f"{file}: {error.strerror}: make room; {AGAIN}") from error
+            if isinstance(error, OSError) and error.errno in errors.DISK_FULL:
+                raise errors.JobFailed(f"{file}: {error.strerror}: make room; {AGAIN}") from error
             failure = error
-            if is_network_error(error) and number + 1 < ATTEMPTS:
+            if errors.is_network_error(error) and number + 1 < ATTEMPTS:
                 time.sleep(PAUSE_SECONDS * 2**number)
         else:
             milliseconds = round(1000 * (time.monotonic() - began))
@@ -51,13 +43,15 @@ def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterato
             yield done
             return
     if len(storage.list_names(folder)) >= MAX_FAILED:
-        if is_network_error(failure):
-            raise TransientError(f"{file}: {describe_error(failure)}; {AGAIN}") from failure
+        if errors.is_network_error(failure):
+            raise errors.TransientError(
+                f"{file}: {errors.describe_error(failure)}; {AGAIN}"
+            ) from failure
         raise failure
     record = {
         "file": file,
-        "error": f"{type(failure).__name__}: {describe_error(failure)}",
-        "may_pass": is_network_error(failure),
+        "error": f"{type(failure).__name__}: {errors.describe_error(failure)}",
+        "may_pass": errors.is_network_error(failure),
         "traceback": "".join(traceback.format_exception(failure)),
     }
     storage.write_json(path, record)
@@ -70,7 +64,7 @@ def check_failed(folder: str) -> None:
         return
     failures = [json.loads(storage.read_bytes(path)) for path in paths]
     more = f", and {len(paths) - 1} more there" if len(paths) > 1 else ""
-    kind = TransientError if all(one["may_pass"] for one in failures) else JobFailed
+    kind = errors.TransientError if all(one["may_pass"] for one in failures) else errors.JobFailed
     raise kind(
         f"{failures[0]['file']}: a part of it failed {ATTEMPTS} times: {failures[0]['error']} "
         f"({paths[0]}{more}); {AGAIN}"

@@ -37,24 +37,9 @@ from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.ids import ID, format_id, is_integer, warn_of_ids
 from amazon_electra.beam_jobs.reading.lines import LIST, Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import Unit
+from amazon_electra.beam_jobs.scoring import comparison, outputs
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier, read_profile
-from amazon_electra.beam_jobs.scoring.comparison import (
-    GivenLabels,
-    ScoredUnit,
-    compare_units,
-    count_labels,
-    count_sample,
-    make_task_reader,
-)
 from amazon_electra.beam_jobs.scoring.explanation import describe_weights, weigh_phrases
-from amazon_electra.beam_jobs.scoring.outputs import (
-    IS_RECORD,
-    LINE,
-    RECORD,
-    find_copy_ending,
-    write_copy,
-    write_table,
-)
 from amazon_electra.beam_jobs.scoring.plan import ScoringPlan
 from amazon_electra.beam_jobs.text.cleaning import clean_text
 from amazon_electra.beam_jobs.text.preparation import TextPreparer, join_title
@@ -105,11 +90,11 @@ class ScoreUnits(beam.DoFn):
         give_memory_back()
 
 
-def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> ScoredUnit:
+def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> comparison.ScoredUnit:
     """Write the rows of a unit as Arrow, then what they are, unless an earlier run has."""
     name = storage.join_path(plan.folders.written, unit.name)
     if storage.exists(f"{name}.json"):
-        return ScoredUnit(**json.loads(storage.read_bytes(f"{name}.json")))
+        return comparison.ScoredUnit(**json.loads(storage.read_bytes(f"{name}.json")))
     is_table = bool(plan.config.output_format)
     rows = read_rows(unit, plan.config, [classifier.details.task for classifier, _ in models])
     is_scored = np.array([reason is None for reason in rows.reasons], bool)
@@ -120,11 +105,14 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> ScoredUnit:
         columns["id"] = pa.array(rows.ids, pa.string())
         columns["text"] = pa.array([text or None for text in rows.texts], pa.string())
     else:
-        columns[LINE], columns[IS_RECORD] = pa.array(rows.lines), pa.array(rows.are_records)
+        columns[outputs.LINE], columns[outputs.IS_RECORD] = (
+            pa.array(rows.lines),
+            pa.array(rows.are_records),
+        )
         if rows.records:
             records = [json.dumps(record, default=str) for record in rows.records]
-            columns[RECORD] = pa.array(records, pa.string())
-    tallies, given, trained = list[Any](), list[GivenLabels](), list[int]()
+            columns[outputs.RECORD] = pa.array(records, pa.string())
+    tallies, given, trained = list[Any](), list[comparison.GivenLabels](), list[int]()
     for place, (classifier, profile) in enumerate(models):
         probabilities = classifier.score(texts)
         answers = answer_texts(classifier, texts, probabilities, is_table, plan.config.explain)
@@ -132,12 +120,14 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> ScoredUnit:
         if is_table:
             own["model_version"] = pa.array([plan.versions[place]] * len(places), pa.string())
         columns |= {f"{plan.prefixes[place]}{key}": column for key, column in own.items()}
-        tallies.append(count_sample(profile, texts, probabilities))
+        tallies.append(comparison.count_sample(profile, texts, probabilities))
         labels, known = dict[str, dict[str, int]](), 0
         if not classifier.config.is_multilabel:
             predicted = next(iter(own.values())).to_pylist()
             folder = plan.models[place]
-            labels, known = count_labels(rows.given[place], predicted, rows.texts, folder)
+            labels, known = comparison.count_labels(
+                rows.given[place], predicted, rows.texts, folder
+            )
         given.append(labels)
         trained.append(known)
     if is_table:
@@ -149,7 +139,7 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> ScoredUnit:
         pa.ipc.new_file(str(path), table.schema, options=packed) as writer,
     ):
         writer.write_table(table)
-    counts = ScoredUnit(
+    counts = comparison.ScoredUnit(
         unit=unit.name,
         prepared=len(texts),
         file=unit.file.name,
@@ -206,12 +196,12 @@ def answer_texts(
 def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
     """Return a row for each record of a unit, also of a reject, with its label for each task."""
     layout = unit.file.layout
-    readers = [make_task_reader(task, unit.file) for task in tasks]
+    readers = [comparison.make_task_reader(task, unit.file) for task in tasks]
     mapping, titles = dict(layout.mapping), list[str]()
     rows = Rows(given=[[] for _ in tasks])
     is_text = find_format(layout.name).has_only_strings
     preparer = TextPreparer(config, rows.tally.notes)
-    is_kept = not config.output_format and not find_copy_ending(layout)
+    is_kept = not config.output_format and not outputs.find_copy_ending(layout)
     # a list of reviews, of which the record is one, and joined texts
     left_out = {name.partition(LIST)[0] for name in mapping.values() if LIST in name}
     left_out |= dict(layout.joined).keys()
@@ -252,9 +242,9 @@ def prepare_text(text: Any, repair_run_ons: bool) -> tuple[str, str]:
 
 def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
     """Write the scores of each file and return the totals."""
-    folders, units = plan.folders, read_finished(plan.folders.written, ScoredUnit)
+    folders, units = plan.folders, read_finished(plan.folders.written, comparison.ScoredUnit)
     check_failed(folders.failed)
-    units_of = defaultdict[int, list[ScoredUnit]](list)
+    units_of = defaultdict[int, list[comparison.ScoredUnit]](list)
     for unit in units:
         units_of[unit.index].append(unit)
     profiles = dict(zip(plan.tasks, map(read_profile, plan.models), strict=True))
@@ -265,9 +255,9 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         ids: Counter[str] = Counter()
         with storage.atomic_path(storage.join_path(folders.output, output)) as path:
             if ending := plan.config.output_format:
-                write_table(own, folders.written, file, path, ending, ids)
+                outputs.write_table(own, folders.written, file, path, ending, ids)
             else:
-                write_copy(own, folders.written, file, path, list(plan.answers))
+                outputs.write_copy(own, folders.written, file, path, list(plan.answers))
         if warning := warn_of_ids(ids, dict(file.layout.mapping).get(ID, "")):
             warnings.append(f"{file.name}: {warning}")
         entry = {
@@ -277,7 +267,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
             "read": sum(unit.read for unit in own),
             "scored": sum(unit.prepared for unit in own),
         }
-        files.append(entry | compare_units(own, profiles))
+        files.append(entry | comparison.compare_units(own, profiles))
     totals = {
         "read": sum(file["read"] for file in files),
         "scored": sum(file["scored"] for file in files),
@@ -285,7 +275,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         "units": len(units),
         "models": dict(zip(plan.tasks, plan.versions, strict=True)),
         "files": files,
-        **compare_units(units, profiles),
+        **comparison.compare_units(units, profiles),
         **({"warnings": warnings} if warnings else {}),
     }
     storage.write_json(storage.join_path(folders.output, SCORING_TOTALS), totals)

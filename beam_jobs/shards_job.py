@@ -1,18 +1,11 @@
 r"""Corpus (or general text) + vocabulary → shards: packed sequences of token ids for pre-training.
 
     python -m amazon_electra.beam_jobs.shards_job --corpus corpus --vocabulary vocabulary \
-        --output shards \
-        --max-length 128
-    python -m amazon_electra.beam_jobs.shards_job --general-text wiki/*.gz --vocabulary vocabulary \
-        --output control --max-length 128
+        --output shards --max-length 128
 
-General text is made a corpus first. One pass over units of work (packing/plan.py): each becomes one
-shard, or none where the split has nothing in it. A unit that an earlier, interrupted run has
-finished is recognised by the shard's footer and not done again.
-
-    units ─► pack into a shard ─► (counts are read back from the shards' footers)
-
-The command adds them up; of a template, which no command waits for, a last step does.
+General text (`--general-text wiki/*.gz`) is made a corpus first. A unit (packing/plan.py) becomes
+one shard, or none where the split has nothing in it; a shard that an interrupted run has finished
+is recognised by its footer. The command adds up the footers; of a template, a last step does.
 """
 
 from collections.abc import Sequence

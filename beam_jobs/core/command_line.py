@@ -124,7 +124,9 @@ def make_command(
     names_of = {name: short.get(name, name_option(name)) for name in (*fields, *own)}
 
     def call(*words: Any, **given: Any) -> Any:
-        given = {n: v if n in several else take_last(v) for n, v in given.items()}
+        for name, value in given.items():  # a command may be typed again with other words
+            if isinstance(value, list) and value and name not in several:
+                given[name] = value[-1]
         values = {name: value for name, value in given.items() if name in own}
         typed = {n.replace(DOT, "."): value for n, value in given.items() if n not in own}
         try:
@@ -140,27 +142,16 @@ def make_command(
                 hint = hints[name]
                 values[name] = build_settings(hint, nested) if isinstance(hint, type) else nested
             return function(*words, **values)
-        except UserError as mistake:
-            option = find_option(mistake.field, names_of)
+        except UserError as mistake:  # a job may name a field without its section
+            field = mistake.field.rpartition(".")[2]
+            ends = [name for path, name in names_of.items() if path.rpartition(".")[2] == field]
+            option = names_of.get(mistake.field) or next(iter(ends), mistake.field)
             raise UserError(mistake.message, option, mistake.value) from None
 
     arguments.sort(key=lambda one: one.kind)
     call.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
     call.__doc__ = (getdoc(function) or "").partition("\n\n")[0]
     return call
-
-
-def take_last(value: Any) -> Any:
-    """Return what an option was given last: a command may be typed again with other words."""
-    return value[-1] if isinstance(value, list) and value else value
-
-
-def find_option(field: str, names: Mapping[str, str]) -> str:
-    """Return the option of a field, which a job may name without its section; else the field."""
-    if field in names or not field:
-        return names.get(field, field)
-    last = field.rpartition(".")[2]
-    return next((name for path, name in names.items() if path.rpartition(".")[2] == last), field)
 
 
 def find_model(hint: Any) -> type[Settings] | None:
@@ -208,20 +199,15 @@ def make_argument(
 
 def simplify(hint: Any) -> Any:
     """Return the type that cyclopts makes of words: a list of texts, a choice, a number or text."""
-    kinds = list_kinds(hint)
-    if any(get_origin(kind) in (list, tuple, Sequence) for kind in kinds):
+    origin = get_origin(hint)
+    if origin is Annotated:
+        return simplify(get_args(hint)[0])
+    if origin in (Union, UnionType):
+        kinds = [simplify(kind) for kind in get_args(hint) if kind is not NoneType]
+        return list[str] if list[str] in kinds else kinds[0]
+    if origin in (list, tuple, Sequence):
         return list[str]
-    kind = kinds[0]
-    return kind if get_origin(kind) is Literal or kind in (bool, int, float) else str
-
-
-def list_kinds(hint: Any) -> list[Any]:
-    """Return the types of a union, without None and annotations; of another type itself."""
-    if get_origin(hint) is Annotated:
-        return list_kinds(get_args(hint)[0])
-    if get_origin(hint) in (Union, UnionType):
-        return [kind for one in get_args(hint) for kind in list_kinds(one)]
-    return [] if hint is NoneType else [hint]
+    return hint if origin is Literal or hint in (bool, int, float) else str
 
 
 def name_option(path: str) -> str:

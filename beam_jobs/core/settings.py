@@ -122,17 +122,14 @@ def list_mistakes(invalid: ValidationError, kind: type[Settings] | None = None) 
             message, value = cause.message, cause.value or value
             path += [cause.field] if cause.field and path[-1:] != [cause.field] else []
         if kind and error["type"] == "extra_forbidden":
-            message = describe_unknown(path[-1], list_known(kind, path[:-1]))
+            section: Any = kind
+            for name in path[:-1]:
+                section = section.model_fields[name].annotation
+            known = [name for one in (section, *section.others) for name in one.model_fields]
+            message = describe_unknown(path[-1], known)
         is_shown = error["type"] != SECRET and not isinstance(value, dict | BaseModel)
         mistakes.append(UserError(message, ".".join(path), value if is_shown else None))
     return mistakes
-
-
-def list_known(kind: type[Settings], path: Sequence[str]) -> list[str]:
-    """Return the fields that may be given in a section of a model."""
-    for name in path:
-        kind = kind.model_fields[name].annotation  # type: ignore[assignment]
-    return [name for one in (kind, *kind.others) for name in one.model_fields]
 
 
 def join_mistakes(invalid: ValidationError, kind: type[Settings] | None = None) -> UserError:

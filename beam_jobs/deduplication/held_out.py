@@ -3,14 +3,8 @@ test review of the dump or of another corpus, or a text of an evaluation file.
 
 Two texts nearly repeat each other if the shorter one has half of its runs of 8 words in the other,
 but for those that many texts share (common_ngrams.py). Shorter texts are withheld only if the words
-are equal: "i love it" is in half of all reviews. Bucket by bucket (buckets.py) there are:
-
-UNIT.runs            RUN of the reviews that may be trained on, by row number
-UNIT.heldout         HELD_RUN of the dev and test reviews, each run once a review
-00000.heldout        those of the dev and test reviews of another corpus
-withheld.heldout     those of evaluation files
-
-No worker holds more than a bucket or the matches of a unit.
+are equal: "i love it" is in half of all reviews. NAME.runs and NAME.heldout are files of RUN and
+HELD_RUN (buckets.py), and no worker holds more than a bucket or the matches of a unit.
 """
 
 import itertools

@@ -2,8 +2,7 @@
 
 Beam's calls block, so the graph runs in a thread of its own while this one looks at what is done.
 FnApiRunner waits for ever for a worker process that a signal has killed; only the thread of Beam
-that started it notices, and ends with an exception: that ends the job. If this process stops
-waiting for an engine elsewhere, it cancels the job there.
+that started it notices, and ends with an exception: that ends the job.
 """
 
 import os

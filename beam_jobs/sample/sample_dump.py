@@ -3,9 +3,7 @@ in known amounts.
 
 Line i depends on (seed, i) alone (a repeated line copies an earlier one of the same thousand). A
 review describes two or three aspects of a product with opinion words of one aspect and one polarity
-each; there are some 1,300, so a few hundred labels contain each about once, while unlabelled text
-shows which words keep company. 5 and 1 stars are unanimous, 4 and 2 hedged or mixed, 3 are split
-(`_OPINIONS`). Words and frames are in lexicon.json.
+each. 5 and 1 stars are unanimous, 4 and 2 hedged or mixed, 3 are split (`_OPINIONS`).
 """
 
 import gzip

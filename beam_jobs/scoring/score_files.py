@@ -1,13 +1,9 @@
 """The rows of a unit, each with its answers or the reason why it has none, and the totals.
 
-A copy of the input has `TASK.predicted`, `TASK.probability` (of that answer, of a multi-label model
-of each), `TASK.decision` where the model has a threshold (`decided`, or `ask` where it is less sure
-than that) and `TASK.because` if wanted (the phrases with the largest weights). A table of its own
-has a row for each record of its input, in order: `file`, `row` (the record's number, from 1), `id`
-(its own, where it has one), `text`, `label`, `decision`, `p.LABEL` for each class, `because`,
-`model_version`, and `reason` where there is no label; of several models the columns from `label` to
-`model_version` begin with the task. `scores.json` has the counts, and how the texts differ from
-those that each model was tested on (beam_jobs/core/drift.py).
+A copy of the input has `TASK.predicted`, `TASK.probability` (of a multi-label model, of each), and
+where wanted `TASK.decision` and `TASK.because`. A table has `file`, `row` (the record's number,
+from 1), `id`, `text`, `label`, `decision`, `p.LABEL` for each class, `because`, `model_version`,
+and `reason` where there is no label; of several models, those of each begin with its task.
 """
 
 import json

@@ -18,20 +18,9 @@ import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.limits import COMMON_TEXTS, Limits
-from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams
-from amazon_electra.beam_jobs.deduplication.buckets import (
-    HELD_RUN,
-    RUN,
-    Bucket,
-    BucketedFiles,
-    BucketedRows,
-)
+from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, evaluation_texts
+from amazon_electra.beam_jobs.deduplication.buckets import HELD_RUN, RUN, Bucket
 from amazon_electra.beam_jobs.deduplication.common_ngrams import WHOLE, HashFilter, NGramTexts
-from amazon_electra.beam_jobs.deduplication.evaluation_texts import (
-    MIN_WORDS,
-    list_forms,
-    read_evaluation_texts,
-)
 from amazon_electra.beam_jobs.deduplication.exact import ROW_NUMBER
 from amazon_electra.beam_jobs.reading.work_units import UnitSize
 from amazon_electra.beam_jobs.text.spans import drop_repeats, expand_spans, find_runs, mark_firsts
@@ -56,7 +45,7 @@ class NGramHasher:
     """Hashes the runs of reviews in the order of their numbers."""
 
     def __init__(self) -> None:
-        self.trained, self.held_out = BucketedRows(RUN), BucketedRows(HELD_RUN)
+        self.trained, self.held_out = buckets.BucketedRows(RUN), buckets.BucketedRows(HELD_RUN)
         self.texts = 0
 
     def add_texts(self, texts: list[str], is_held_out: np.ndarray) -> np.ndarray:
@@ -70,7 +59,7 @@ class NGramHasher:
     def _add_words(self, words: Words, is_held_out: np.ndarray) -> np.ndarray:
         hashes, (runs, owners) = words.hash_texts(), words.hash_runs(RUN_WORDS)
         sizes = np.bincount(owners, minlength=words.texts).astype(np.uint32)
-        whole = np.flatnonzero(words.count_words() >= MIN_WORDS).astype(np.uint32)
+        whole = np.flatnonzero(words.count_words() >= evaluation_texts.MIN_WORDS).astype(np.uint32)
         runs = np.concatenate([runs & ~WHOLE, hashes[whole] | WHOLE])
         owners = np.concatenate([owners, whole])
         is_held, before = is_held_out[owners], np.uint32(self.texts)
@@ -99,26 +88,27 @@ def write_withheld_runs(
     files: Sequence[str], folder: str, limits: Limits, mends: bool = False
 ) -> list[str]:
     """Write the runs of evaluation files, once; return the path, if there are any."""
-    if not files:
-        return []
 
     def read_batches() -> Iterator[list[str]]:
-        texts = itertools.chain.from_iterable(read_evaluation_texts(path, limits) for path in files)
+        texts = itertools.chain.from_iterable(
+            evaluation_texts.read_evaluation_texts(path, limits) for path in files
+        )
         while chunk := list(itertools.islice(texts, CHUNK_TEXTS)):
-            yield sorted({form for raw in chunk for form in list_forms(raw, mends)})
+            yield sorted(
+                {form for raw in chunk for form in evaluation_texts.list_forms(raw, mends)}
+            )
 
-    return [write_other_runs(read_batches(), storage.join_path(folder, f"{EVALUATION}.heldout"))]
+    path = storage.join_path(folder, f"{EVALUATION}.heldout")
+    return [write_other_runs(read_batches(), path)] if files else []
 
 
 def write_other_runs(batches: Iterable[list[str]], path: str) -> str:
     """Write HELD_RUN of held-out texts, once; return the path."""
-    if storage.exists(f"{path}.starts"):
-        return path
-    hasher = NGramHasher()
-    for texts in batches:
-        hasher.add_texts(texts, np.ones(len(texts), bool))
-    starts = hasher.held_out.save(path)
-    storage.write_bytes(f"{path}.starts", starts.tobytes())
+    if not storage.exists(f"{path}.starts"):
+        hasher = NGramHasher()
+        for texts in batches:
+            hasher.add_texts(texts, np.ones(len(texts), bool))
+        storage.write_bytes(f"{path}.starts", hasher.held_out.save(path).tobytes())
     return path
 
 
@@ -141,7 +131,7 @@ class Compared:
     prepared: str = ""  # folder of the units' files
     folder: str = ""  # of what is found
     copies: Sequence[str] = ()  # units with near copies, which are not held out
-    others: BucketedFiles = buckets.NO_FILES
+    others: buckets.BucketedFiles = buckets.NO_FILES
     """Texts that are no reviews of the dump."""
 
     @property

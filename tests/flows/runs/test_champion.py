@@ -26,30 +26,20 @@ from amazon_electra.model.tracking.registry import Registry, RegistryAway, name_
 NAME = name_model("polarity")
 
 
+def with_interval(gain):
+    value, low, high = gain
+    return {"difference": -value, "low": -high, "high": -low}
+
+
 def compared(gain, macro_f1=(0.0, -0.01, 0.01)):
     """The result of a comparison: log-loss smaller by `gain`, macro-F1 larger, with intervals."""
-    value, low, high = gain
-    return {
-        "n": 400,
-        "loss": {"difference": -value, "low": -high, "high": -low},
-        "macro_f1": dict(zip(("difference", "low", "high"), macro_f1, strict=True)),
-    }
+    ends = dict(zip(("difference", "low", "high"), macro_f1, strict=True))
+    return {"n": 400, "loss": with_interval(gain), "macro_f1": ends}
 
 
-@pytest.mark.parametrize(
-    ("found", "promoted"),
-    [
-        (compared((0.03, 0.01, 0.05)), True),
-        (compared((0.03, -0.01, 0.07)), False),
-        (compared((0.03, 0.01, 0.05), macro_f1=(-0.03, -0.05, -0.01)), False),
-        ({"n": 150, "refused": "150 test reviews are left"}, False),
-    ],
-)
-def test_the_interval_decides_not_the_difference(found, promoted):
-    assert decide_promotion(found).promote is promoted
-
-
-def first_results(gain=(0.1, 0.05, 0.15), macro_f1=0.2, tfidf=None, answered=(5, 95)):
+def first_results(
+    gain=(0.1, 0.05, 0.15), macro_f1=0.2, tfidf=None, answered=(5, 95), n_test=400, mark=None
+):
     """results.json of a model whose log-loss is smaller by `gain` (with its interval) than that of
     the class shares, and by `tfidf` than that of TF-IDF.
     """
@@ -57,32 +47,39 @@ def first_results(gain=(0.1, 0.05, 0.15), macro_f1=0.2, tfidf=None, answered=(5,
     return {
         "classes": [{"label": str(n), "answered": n} for n in answered],
         "against": {
-            name: {
-                "loss": {"difference": -value, "low": -high, "high": -low},
-                "macro_f1": {"difference": macro_f1},
-            }
-            for name, (value, low, high) in against.items()
+            name: {"loss": with_interval(value), "macro_f1": {"difference": macro_f1}}
+            for name, value in against.items()
         },
+        "n_test": n_test,
+        "questions": {"giveaway": mark},
     }
 
 
+BETTER = compared((0.03, 0.01, 0.05))
+MARK = {"says": "`list a17` decides.", "is_title": False}
+
+
 @pytest.mark.parametrize(
-    ("results", "promoted"),
+    ("results", "found", "promoted"),
     [
-        (first_results(), True),
-        (first_results(tfidf=(-0.01, -0.03, 0.01)), True),
-        (first_results(tfidf=(-0.03, -0.05, -0.01)), False),
-        (first_results(gain=(0.1, -0.01, 0.2)), False),
-        (first_results(macro_f1=-0.01), False),
-        (first_results(answered=(0, 100)), False),
+        (first_results(), None, True),
+        (first_results(tfidf=(-0.01, -0.03, 0.01)), None, True),
+        (first_results(tfidf=(-0.03, -0.05, -0.01)), None, False),
+        (first_results(gain=(0.1, -0.01, 0.2)), None, False),
+        (first_results(macro_f1=-0.01), None, False),
+        (first_results(answered=(0, 100)), None, False),
+        (first_results(n_test=99), None, False),
+        (first_results(mark=MARK), None, False),
+        (first_results(mark=MARK | {"is_title": True}), None, True),
+        (first_results(), BETTER, True),
+        (first_results(mark=MARK), BETTER, False),
+        (first_results(), compared((0.03, -0.01, 0.07)), False),
+        (first_results(), compared((0.03, 0.01, 0.05), macro_f1=(-0.03, -0.05, -0.01)), False),
+        (first_results(), {"n": 150, "refused": "150 test reviews are left"}, False),
     ],
 )
-def test_the_first_model_of_a_registry_beats_the_class_shares_and_no_simple_model_beats_it(
-    results, promoted
-):
-    decision = decide_first(results)
-    assert decision.promote is promoted
-    assert "majority class" in decision.reason
+def test_the_interval_decides_not_the_difference(results, found, promoted):
+    assert decide(results, found).promote is promoted
 
 
 @pytest.fixture
@@ -159,10 +156,9 @@ def test_a_registry_that_does_not_answer_is_not_one_without_a_champion(tmp_path)
     assert isinstance(told.value, ConnectionError), "which tasks try again"
 
 
-@pytest.fixture
-def waited_for(tmp_path, mlflow_uri, prefect_home):
-    """A registry with a version for which a run waits, and that run."""
+def test_an_approved_run_goes_on_once_its_server_is_there(tmp_path, mlflow_uri, prefect_home):
     from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_API_URL, temporary_settings
     from prefect.states import Suspended
 
     from amazon_electra.flows.domain_adaptation import domain_adaptation
@@ -171,43 +167,23 @@ def waited_for(tmp_path, mlflow_uri, prefect_home):
     registry._client.create_registered_model(registry.name)
     version = str(registry._client.create_model_version(registry.name, str(tmp_path)).version)
     deployment = domain_adaptation.to_deployment(name="waits").apply()
+    away = f"http://somebody:secret@127.0.0.1:{find_free_port()}/api"
     with get_client(sync_client=True) as client:
         waits = Suspended(timeout_seconds=600)
         run = client.create_flow_run_from_deployment(deployment, state=waits)
         registry.set_tag(version, "waiting", str(run.id))
-        yield registry, version, lambda: client.read_flow_run(run.id).state
-
-
-def test_an_approved_run_goes_on_once_its_server_is_there(waited_for):
-    from prefect.settings import PREFECT_API_URL, temporary_settings
-
-    registry, version, state = waited_for
-    away = f"http://somebody:secret@127.0.0.1:{find_free_port()}/api"
-    with (
-        temporary_settings({PREFECT_API_URL: away}),
-        pytest.raises(TransientError) as told,
-    ):
-        approve_version(registry, version, "it will do")
-    assert "\n" not in str(told.value)
-    assert "secret" not in str(told.value)
-    assert registry.get_by_alias("champion")["version"] == version
-    assert state().name == "Suspended"
-    assert approve_version(registry, version, "it will do")
-    assert state().name == "Resuming"
+        with (
+            temporary_settings({PREFECT_API_URL: away}),
+            pytest.raises(TransientError) as told,
+        ):
+            approve_version(registry, version, "it will do")
+        assert "\n" not in str(told.value)
+        assert "secret" not in str(told.value)
+        assert registry.get_by_alias("champion")["version"] == version
+        assert client.read_flow_run(run.id).state.name == "Suspended"
+        assert approve_version(registry, version, "it will do")
+        assert client.read_flow_run(run.id).state.name == "Resuming"
     assert not approve_version(registry, version, "it will do"), "it waits no more"
-
-
-def test_a_model_of_few_reviews_or_fooled_by_a_mark_is_left_to_a_person():
-    good = {**first_results(), "n_test": 400, "questions": {"giveaway": None}}
-    assert decide(good, None).promote
-    assert not decide({**good, "n_test": 99}, None).promote
-    mark = {"says": "`list a17` decides.", "is_title": False}
-    fooled = decide({**good, "questions": {"giveaway": mark}}, None)
-    assert not fooled.promote
-    assert "list a17" in fooled.reason
-    assert decide({**good, "questions": {"giveaway": mark | {"is_title": True}}}, None).promote
-    better = compared((0.03, 0.01, 0.05))
-    assert decide(good, better) == decide_promotion(better)
 
 
 def test_a_model_is_not_lost_to_a_registry_that_refuses(tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_wi
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.runs.follow import follow_run
 from amazon_electra.flows.runs.graph_run import check_engine, name_run
-from amazon_electra.flows.servers import mlflow_server
+from amazon_electra.flows.servers import stock
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.origin import warn_of_languages
 from amazon_electra.flows.stages.shards import build_shards_stages
@@ -86,7 +86,7 @@ def prepare(**form: Any) -> Any:
     check_engine(p)
     store.check_access()
     plan = call_with_retries("plan", partial(plan_run, p, store))
-    tracking = Tracking(mlflow_server.resolve_mlflow_uri(store.root))  # of no stage of data
+    tracking = Tracking(stock.resolve_mlflow_uri(store.root))  # of no stage of data
     runner = StageRunner(store, [PrefectRun()], tracking)
     with follow_run(store, str(flow_run.id), flow_run.name or ""):
         PrefectStageMaker(runner).make_graph(make_data(plan), plan.notes)

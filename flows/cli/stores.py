@@ -62,7 +62,7 @@ def open_store(place: str | None) -> "Store":
 
 def open_registries(store: "Store") -> "list[Registry]":
     """Return the registered models of all tasks in the store's MLflow."""
-    from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_uri
+    from amazon_electra.flows.servers.stock import resolve_mlflow_uri
     from amazon_electra.model.tracking.registry import list_registries
 
     return list_registries(resolve_mlflow_uri(store.root))

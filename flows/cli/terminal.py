@@ -144,7 +144,7 @@ def run_in_terminal(
     `root` is the store's folder, `promotes`: a registry of models is asked.
     """
     from amazon_electra.flows.runner import processes
-    from amazon_electra.flows.servers import health, prefect_server
+    from amazon_electra.flows.servers import health, stock
 
     health.check_named_server("PREFECT_API_URL")
     if promotes:
@@ -157,7 +157,7 @@ def run_in_terminal(
         importlib.import_module("amazon_electra.flows.runs.graph_run")
         importlib.import_module("mlflow")
 
-    prefect_server.connect_prefect(root, load_libraries)
+    stock.connect_prefect(root, load_libraries)
 
     from prefect import tags
     from prefect.exceptions import Abort

@@ -21,10 +21,9 @@ from amazon_electra.flows.plan import RunPlan, plan_run, planned
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from amazon_electra.flows.runner.processes import StageProcesses
 from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
-from amazon_electra.flows.runs.answers import Answers
 from amazon_electra.flows.runs.champion import find_champion, register_models
 from amazon_electra.flows.runs.follow import follow_run
-from amazon_electra.flows.servers import mlflow_server
+from amazon_electra.flows.servers import stock
 from amazon_electra.flows.servers.access import find_running_servers
 from amazon_electra.flows.servers.settings import PAUSED_EVENT
 from amazon_electra.flows.stages import pretraining
@@ -108,15 +107,15 @@ def run_graph(
     tags = {FLOW_RUN: run, "amazon_electra.store": store.address}
     if page := flow_run.ui_url:
         tags |= {"prefect.flow_run": page, "mlflow.note.content": f"[The run in Prefect]({page})"}
-    uri, wish = mlflow_server.resolve_mlflow_uri(store.root), parameters.promotion
-    tracking = Tracking(uri, mlflow_server.locate_artifacts(store.root))
+    uri, wish = stock.resolve_mlflow_uri(store.root), parameters.promotion
+    tracking = Tracking(uri, stock.locate_artifacts(store.root))
     if wish.mode != "off":  # fails before anything is made
         call_with_retries("champion", partial(list_registries, uri))
     find = partial(find_champion, wish, store, uri)
     find_later = cache(find)  # once the models are made, hours later, it may be another one
     shown = [artifacts.PrefectRun(tracking), *listeners.get()]
     runner = StageRunner(store, shown, tracking, tags, begun)
-    shown.append(Answers(runner))
+    shown.append(artifacts.Answers(runner))
     # A worker of a pool has the accelerator of its host. A server for one run frees nothing that a
     # killed run held.
     context = FlowRunContext.get()

@@ -22,9 +22,8 @@ from amazon_electra.flows.servers.access import (
     hold_store,
 )
 from amazon_electra.flows.servers.health import POLL_SECONDS, is_healthy, wait_until_healthy
-from amazon_electra.flows.servers.mlflow_server import start_mlflow_server
-from amazon_electra.flows.servers.prefect_server import start_prefect_server
 from amazon_electra.flows.servers.settings import HOST, READY_FILE, build_client_environment
+from amazon_electra.flows.servers.stock import start_mlflow_server, start_prefect_server
 from amazon_electra.flows.store.store import Store
 
 

@@ -11,7 +11,7 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import choose_free_name
 from amazon_electra.flows.configuration.form import Scoring
-from amazon_electra.flows.servers import mlflow_server
+from amazon_electra.flows.servers import stock
 from amazon_electra.flows.stages.dump import DumpListing, ListedDump, locate_dump
 from amazon_electra.flows.store.group import Group, Groups
 from amazon_electra.flows.store.stage import ExistingStage, Resources, Stage, dict_of
@@ -42,7 +42,7 @@ def find_models(form: Scoring, store: Store) -> list[RegisteredModel]:
     """Return the registered model of each task, or of `model.task`: that with an alias, or else the
     champion or the newest. UserError where there is none in this store.
     """
-    alias, uri = form.model.alias, mlflow_server.resolve_mlflow_uri(store.root)
+    alias, uri = form.model.alias, stock.resolve_mlflow_uri(store.root)
     found = []
     for tags in registry.find_models(uri, alias, form.model.task):
         manifest = store.read_manifest(f"model/{tags['model']}")

@@ -21,9 +21,12 @@ from prefect.artifacts import (
 
 from amazon_electra.beam_jobs.core.progress import format_report
 from amazon_electra.flows.runner.logs import find_run_logger
+from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.store.flatten import summarize_manifest
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest
+from amazon_electra.model.evaluation.metrics import METRICS
+from amazon_electra.model.report.formats import format_number, format_with_interval, get_title
 from amazon_electra.model.tracking.mlflow_run import Tracking
 
 UPDATE_SECONDS = 2.0
@@ -90,6 +93,48 @@ class PrefectRun:
     def on_link(self, stage: Stage, address: str) -> None:
         find_run_logger().info("%s: %s", stage.label, address)
         publish_link(address, f"{stage.label}-job", f"{stage.label}: the job on its engine")
+
+
+class Answers:
+    """The answers of a run so far: a table that grows by a row for each arm that is evaluated, in
+    the terminal, in a Prefect artifact and in MLflow.
+    """
+
+    def __init__(self, runner: StageRunner) -> None:
+        self._runner, self._lock = runner, threading.Lock()
+        self._rows: dict[tuple[str, ...], dict[str, str]] = {}
+        self._best: dict[str, tuple[float, str]] = {}
+        """Task → rank of its best answer on test, and the arm with its value."""
+
+    def on_complete(self, stage: Stage, manifest: Manifest, found: bool) -> None:
+        model = stage.inputs.get("model")
+        if stage.name != "evaluation" or not model or "labels" in model.labels:
+            return
+        arm, task, seed = (model.labels[name] for name in ("arm", "task", "seed"))
+        metric, metrics = manifest["result"]["main_metric"], manifest["result"]["metrics"]
+        name = arm if seed == "0" else f"{arm}, seed {seed}"
+        fitted = self._runner.store.manifest(model) or {}
+        seconds = fitted.get("seconds", 0.0) + manifest.get("seconds", 0.0)
+        row = {
+            "task": task,
+            "model": name,
+            get_title(metric): format_with_interval(metric, metrics[metric]),
+            "seconds": f"{seconds:,.1f}",
+        }
+        with self._lock:
+            if self._rows.get((task, arm, seed)) == row:
+                return
+            self._rows[task, arm, seed] = row
+            values = {f"answers.{arm}.{task}.{n}": v["value"] for n, v in metrics.items()}
+            self._runner.tracking.log_metrics({**values, f"answers.{arm}.{task}.seconds": seconds})
+            about = "The models that are evaluated so far, on test, with 95% intervals"
+            publish_table("answers", list(self._rows.values()), about)
+            value = metrics[metric]["value"]
+            rank = value if METRICS[metric].better == "higher" else -value
+            named = f"{name}, {format_number(metric, value)}"
+            self._best[task] = max(self._best.get(task, (rank, named)), (rank, named))
+            best = "; ".join(f"{text} ({task})" for task, (_, text) in self._best.items())
+            self._runner.notify("on_answer", row, f"best so far: {best}")
 
 
 def publish_link(url: str, name: str, description: str) -> None:

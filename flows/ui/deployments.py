@@ -1,36 +1,47 @@
 """The deployments of deployments.yaml, with what people changed of them in the UI, and the
-automations: `python -m amazon_electra.flows.ui.deployments STORE` serves them on this machine, for
-`amazon-electra up`; with `--pools` it gives them to the workers of two pools, which it makes.
+automation on lost runs. `python -m amazon_electra.flows.ui.deployments STORE` serves them on this
+machine, for `amazon-electra up`; `--pools` makes two pools and gives them to their workers.
 """
 
 import asyncio
 import logging
 import sys
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import yaml
+from prefect.automations import Automation, EventTrigger
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentScheduleCreate, WorkPoolCreate
-from prefect.client.schemas.objects import ConcurrencyLimitConfig
+from prefect.client.schemas.objects import ConcurrencyLimitConfig, StateType
 from prefect.deployments.runner import EntrypointType
 from prefect.events import DeploymentEventTrigger
+from prefect.events.actions import ChangeFlowRunState
+from prefect.events.schemas.automations import Posture
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound, TerminationSignal
 from prefect.runner import Runner
 from prefect.utilities.importtools import import_object
 from prefect.workers.process import ProcessWorker
 
 from amazon_electra.beam_jobs.core.storage import is_remote
-from amazon_electra.flows.servers.settings import CLIENT, READY_FILE, TAG
+from amazon_electra.flows.servers.settings import (
+    CLIENT,
+    LOST_SECONDS,
+    PAUSED_EVENT,
+    READY_FILE,
+    TAG,
+)
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.ui.automations import create_automations
 
 log = logging.getLogger("amazon_electra")
 
 PREPARE = "prepare"
 """Flow that works for others of another host; `up` has one."""
 FILE = Path(__file__).with_name("deployments.yaml")
+ENDED = ("Completed", "Failed", "Crashed", "Cancelled", "Paused", "Suspended")
+"""States after which no heartbeat is expected."""
 
 
 def serve(store: Store) -> None:
@@ -38,7 +49,7 @@ def serve(store: Store) -> None:
     runner = Runner(name="amazon-electra", pause_on_shutdown=False)
     for deployment in build_deployments(store.address):
         runner.add_deployment(deployment)
-    create_automations()
+    create_automation()
     (store.root / READY_FILE).touch()
     with suppress(KeyboardInterrupt, TerminationSignal):
         asyncio.run(runner.start())
@@ -57,7 +68,7 @@ def deploy(store: str) -> None:
             client.create_work_pool(pool)
     for deployment in deployments:
         deployment.apply()
-    create_automations()
+    create_automation()
 
 
 def build_deployments(store: str, in_pools: bool = False) -> list[Any]:
@@ -104,6 +115,46 @@ def read_edited(flow: Any, earlier: Any) -> dict[str, Any]:
         log.warning(text, flow.name, error)
         return {}
     return edited
+
+
+def create_automation() -> None:
+    """Create or renew the automation on lost runs; a second call doubles nothing."""
+    automation = build_automation()
+    with get_client(sync_client=True) as client:
+        earlier = [one for one in client.read_automations() if one.name == automation.name]
+    if earlier:
+        automation.id = earlier[0].id
+        automation.update()
+    else:
+        automation.create()
+
+
+def build_automation() -> Automation:
+    """Return what marks runs Crashed whose machine was lost with them. Heartbeats and changes of
+    state name the run's tags: runs of others on the same server are left alone.
+    """
+    heartbeat, message = "prefect.flow-run.heartbeat", "no sign of life; start it again"
+    ends = {f"prefect.flow-run.{state}" for state in ENDED}
+    crash = ChangeFlowRunState(name=None, state=StateType.CRASHED, message=message, force=False)
+    return Automation(
+        name="lost runs are crashed",
+        description=f"A run without a heartbeat for {LOST_SECONDS // 60} minutes; start it again, "
+        "it continues where it was.",
+        trigger=EventTrigger(
+            match={"prefect.resource.id": "prefect.flow-run.*"},
+            match_related={
+                "prefect.resource.role": "tag",
+                "prefect.resource.id": f"prefect.tag.{TAG}",
+            },
+            after={heartbeat},
+            expect={heartbeat, PAUSED_EVENT, *ends},
+            for_each={"prefect.resource.id"},
+            posture=Posture.Proactive,
+            threshold=1,
+            within=timedelta(seconds=LOST_SECONDS),
+        ),
+        actions=[crash],
+    )
 
 
 if __name__ == "__main__":

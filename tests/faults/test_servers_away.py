@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import psutil
 
-from amazon_electra.flows.servers import mlflow_server, prefect_server
+from amazon_electra.flows.servers import stock
 from amazon_electra.flows.servers.access import build_mlflow_access, build_prefect_access
 from amazon_electra.flows.servers.health import find_free_port, is_healthy
 from amazon_electra.flows.servers.settings import HOST
@@ -40,8 +40,8 @@ class Server:
 
 @contextmanager
 def both(store):
-    prefect = Server(lambda port: prefect_server.start_prefect_server(store, port), "/api/health")
-    mlflow = Server(lambda port: mlflow_server.start_mlflow_server(store, port), "/health")
+    prefect = Server(lambda port: stock.start_prefect_server(store, port), "/api/health")
+    mlflow = Server(lambda port: stock.start_mlflow_server(store, port), "/health")
     try:
         yield prefect, mlflow
     finally:

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from amazon_electra.flows.servers import prefect_server
+from amazon_electra.flows.servers import stock
 from amazon_electra.flows.store.store import Store
 from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages, write_encoder
@@ -21,7 +21,7 @@ def prefect_home(tmp_path_factory, begin_store):
         os.environ.pop(name, None)
     os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"] = "CRITICAL"
     store = begin_store(tmp_path_factory.mktemp("home") / "store")
-    prefect_server.connect_prefect(store)
+    stock.connect_prefect(store)
     refresh_global_settings_context()
     yield store
     os.environ.clear()

@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 
 from amazon_electra.flows.cli import main, running
 from amazon_electra.flows.configuration.form import Scoring
-from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_uri
+from amazon_electra.flows.servers.stock import resolve_mlflow_uri
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.scores import (
     RegisteredModel,

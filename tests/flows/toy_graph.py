@@ -16,7 +16,7 @@ from pydantic import Field
 
 from amazon_electra.beam_jobs.core.plugins import register_module
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.servers import mlflow_server
+from amazon_electra.flows.servers import stock
 from amazon_electra.flows.servers.health import is_healthy
 from amazon_electra.flows.servers.settings import TAG
 from amazon_electra.flows.stages.dump import build_dump_stage
@@ -139,20 +139,20 @@ def run_toy(store: Path, ways: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 def be_patient_with_mlflow(store: Path) -> None:
     """Let the end of a run wait for an MLflow that is there, however slow the machine is."""
-    uri = mlflow_server.resolve_mlflow_uri(store)
+    uri = stock.resolve_mlflow_uri(store)
     if not uri.startswith("http") or is_healthy(f"{uri}/health"):
         mlflow_run.CLOSE_SECONDS = PATIENCE_SECONDS
 
 
 def main() -> None:
     from amazon_electra.flows.runner.processes import interrupt_on_signals
-    from amazon_electra.flows.servers import prefect_server
+    from amazon_electra.flows.servers import stock
 
     interrupt_on_signals(signal.SIGTERM)
     store, ways = Path(sys.argv[1]).resolve(), json.loads(sys.argv[2]) if len(sys.argv) > 2 else {}
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     register_module("tests.flows.toy_graph")
-    prefect_server.connect_prefect(store)
+    stock.connect_prefect(store)
     be_patient_with_mlflow(store)
     from prefect import tags
 

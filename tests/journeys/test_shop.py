@@ -15,7 +15,7 @@ import pytest
 
 from amazon_electra.beam_jobs.sample.sample_dump import write_sample
 from amazon_electra.flows.servers.access import build_mlflow_access
-from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_uri
+from amazon_electra.flows.servers.stock import resolve_mlflow_uri
 from amazon_electra.model.tracking.registry import Registry, name_model
 from tests.journeys.shell import Shell, write_shop
 from tests.model.encoders.checkpoints import write_checkpoint

@@ -8,7 +8,7 @@ from mlflow import MlflowClient
 
 from amazon_electra.flows.cli import main
 from amazon_electra.flows.runs.follow import mark_run
-from amazon_electra.flows.servers.mlflow_server import resolve_mlflow_database
+from amazon_electra.flows.servers.stock import resolve_mlflow_database
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import RUN_MARK, list_runs

@@ -17,8 +17,7 @@ from websockets.sync.client import connect
 
 from amazon_electra.flows.servers.access import read_password
 from amazon_electra.flows.servers.health import find_free_port, is_healthy, wait_until_healthy
-from amazon_electra.flows.servers.mlflow_server import start_mlflow_server
-from amazon_electra.flows.servers.prefect_server import start_prefect_server
+from amazon_electra.flows.servers.stock import start_mlflow_server, start_prefect_server
 from tests.patience import PATIENCE_SECONDS
 
 OPEN = {

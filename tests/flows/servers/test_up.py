@@ -11,7 +11,7 @@ import pytest
 from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
 from amazon_electra.flows.cli import main
 from amazon_electra.flows.runner.processes import Child
-from amazon_electra.flows.servers import access, prefect_server, up
+from amazon_electra.flows.servers import access, stock, up
 from amazon_electra.flows.store.store import Store
 from tests.served import find_free_ports
 
@@ -96,6 +96,6 @@ def test_nobody_else_reads_a_store(tmp_path):
 @pytest.mark.parametrize("address", ["https://api.prefect.cloud/api/accounts/A", "http://h:1/api"])
 def test_a_named_prefect_server_is_taken(tmp_path, monkeypatch, address):
     monkeypatch.setattr(os, "environ", {**os.environ, "PREFECT_API_URL": address})
-    prefect_server.connect_prefect(tmp_path)
+    stock.connect_prefect(tmp_path)
     assert os.environ["PREFECT_API_URL"] == address
     assert not list(tmp_path.iterdir()), "no server is started"

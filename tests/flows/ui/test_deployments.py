@@ -1,14 +1,21 @@
-"""The deployments of flows/ui/deployments.yaml, served here and for pools."""
+"""The deployments of flows/ui/deployments.yaml, served here and for pools; the automation is about
+our runs, by their tag, and nobody else's on the same server.
+"""
 
 import logging
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import DeploymentUpdate, WorkPoolUpdate
 from prefect.client.schemas.schedules import CronSchedule
 
-from amazon_electra.flows.servers.settings import CLIENT
+from amazon_electra.flows.cli import terminal
+from amazon_electra.flows.runner import processes
+from amazon_electra.flows.servers.settings import CLIENT, TAG
 from amazon_electra.flows.ui import deployments
+from tests.flows.forms import fill_parameters
 
 SHIPPED, OWN = "*/15 * * * *", "0 3 * * *"
 """When the watcher looks."""
@@ -86,3 +93,26 @@ def test_a_store_that_workers_cannot_see_is_refused(store):
     with pytest.raises(SystemExit) as refused:
         deployments.deploy(store)
     assert "the store" in str(refused.value)
+
+
+def test_the_automation_is_about_our_runs_alone():
+    from prefect.server.events.schemas.automations import EventTrigger
+    from prefect.server.events.schemas.events import RelatedResource, Resource
+
+    trigger = EventTrigger.model_validate(deployments.build_automation().trigger.model_dump())
+    run = Resource({"prefect.resource.id": f"prefect.flow-run.{uuid4()}"})
+    for tag, is_ours in ((TAG, True), ("somebody's", False)):
+        about = {"prefect.resource.id": f"prefect.tag.{tag}", "prefect.resource.role": "tag"}
+        assert trigger.covers_resources(run, [RelatedResource(about)]) is is_ours
+    assert not trigger.covers_resources(run, [])
+
+
+def test_a_run_started_in_a_terminal_is_one_of_ours(prefect_home, monkeypatch):
+    from prefect.context import TagsContext
+
+    monkeypatch.setattr(processes, "interrupt_on_signals", lambda *signals: None)
+    form = fill_parameters(dump={"paths": ["sample:100"]}, store=str(prefect_home))
+    seen = terminal.run_in_terminal(
+        Path(form.store), lambda: {"tags": TagsContext.get().current_tags}
+    )
+    assert TAG in seen["tags"]

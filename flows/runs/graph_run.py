@@ -185,7 +185,7 @@ def publish_results(
         artifacts.publish(create_markdown_artifact, text, key="report", description=about)
     tracking.set_tags(tags)
     tracking.log_metrics(numbers)
-    for name in ("report.md", PAGE, "errors.html", "report.json"):
+    for name in ("report.md", PAGE, "report.json"):
         if (folder / name).exists():
             tracking.log_folder(folder / name, "")
     if (folder / PAGE).exists() and (page := tracking.build_address()):

@@ -29,7 +29,7 @@ from amazon_electra.model.report.formats import (
     get_title,
 )
 from amazon_electra.model.report.inputs import ReportInput, read_report_input
-from amazon_electra.model.report.owner import Owner, write_errors_page
+from amazon_electra.model.report.owner import Owner
 from amazon_electra.model.report.results import Difference, Results, load_results
 
 MANY = 6
@@ -69,8 +69,6 @@ def write_report(study: str | Path, output: str | Path) -> ReportResult:
     page = convert_to_page(given.title, render_template("report.md.j2", **content))
     (output / "report.md").write_text(summary, encoding="utf-8")
     (output / "report.html").write_text(page, encoding="utf-8")
-    for owner, model in zip(content["owners"], given.models, strict=True):
-        write_errors_page(base / model, output / owner.page, given.title)
     rows = [
         {
             "arm": arm,
@@ -115,7 +113,7 @@ def gather(study: ReportInput, base: Path) -> dict[str, Any]:
     differences = results.compare_pairs(study.comparisons)
     tasks, arms = results.tasks, results.arms
     cells = [results.list_cells(arm, task) for task, arm in itertools.product(tasks, arms)]
-    owners = [Owner.read(base / model, place) for place, model in enumerate(study.models)]
+    owners = [Owner.read(base / model) for model in study.models]
     curve = build_label_curve(study, base, results) if study.curve else None
     mains = [results.get_main_metric(task) for task in tasks]
     others = itertools.chain(*map(results.list_metrics, tasks))

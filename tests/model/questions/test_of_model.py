@@ -138,5 +138,5 @@ def test_a_mark_of_the_dump_is_named_first(tmp_path):
     assert found["giveaway"]["masked_accuracy"] < 0.5
     assert found["trust"]["asked"]["n"] == 300
     (tmp_path / "results.json").write_text(json.dumps({"task": "t", "questions": found}))
-    assert Owner.read(tmp_path, 0).found["giveaway"] == found["giveaway"]
+    assert Owner.read(tmp_path).found["giveaway"] == found["giveaway"]
     assert [name for name, _ in list_short_answers(tmp_path)] == ["giveaway", "labels", "trust"]

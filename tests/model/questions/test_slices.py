@@ -1,13 +1,8 @@
 """Weak slices are those that are weak: named where one is, none where none is."""
 
-import csv
-import re
-
 import numpy as np
 
-from amazon_electra.model.questions.of_model import ERRORS, HEADER
 from amazon_electra.model.questions.slices import describe_fields, find_slices
-from amazon_electra.model.report.owner import write_errors_page
 
 FIELDS = {"shop": 5, "language": 3, "file": 8}
 
@@ -69,18 +64,3 @@ def test_reviews_have_a_value_of_each_field():
         "file": ["a.csv", "unknown"],
         "month": ["unknown", "2026-06"],
     }
-
-
-def test_the_page_of_errors_escapes_what_it_shows(tmp_path):
-    bad = '</td><script>alert("x")</script>'
-    with (tmp_path / ERRORS).open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(HEADER)
-        writer.writerow(["<b>.csv", "7", bad, "2026-06", "bad", "good", "0.99", "", bad])
-    write_errors_page(tmp_path, tmp_path / "errors.html", bad)
-    page = (tmp_path / "errors.html").read_text()
-    assert page.count("<script>") == 1  # ours
-    assert "<b>" not in page
-    assert re.search(r"<td>7</td>", page)
-    assert "src=" not in page
-    assert "http" not in page

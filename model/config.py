@@ -29,7 +29,6 @@ RecipeChoice = Literal["auto", RecipeName]
 
 AUTO_PRECISION = "auto: bf16 where the device multiplies it fast, else fp32"
 MIN_VOCABULARY = 200  # fewer entries leave no room for words beside letters
-DEV_REVIEWS = 20_000  # to measure a vocabulary on: enough for the third digit of a rate
 
 Device = Literal["auto", "cpu", "cuda", "xla"]
 PretrainingDevice = Literal["auto", "cpu", "cuda", "xla", "xla-spmd"]

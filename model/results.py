@@ -15,8 +15,6 @@ class VocabularyResult(Result):
     reviews: int
     """Reviews that were read, of `reviews_in_corpus`."""
     reviews_in_corpus: int
-    fit: dict[str, Any]
-    """How well it cuts the corpus's dev reviews."""
     fingerprint: str
     """SHA-256 of tokenizer.json."""
 

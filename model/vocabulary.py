@@ -6,22 +6,21 @@ The alphabet and the order of `##x` are fixed before `tokenizers` finds the piec
 both to a hash table: each run gives the same vocabulary.
 """
 
-import json
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tokenizers import Tokenizer, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, trainers
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.errors import refuse, require
 from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
-from amazon_electra.model.config import DEV_REVIEWS, MIN_VOCABULARY, VocabularyConfig
+from amazon_electra.model.config import MIN_VOCABULARY, VocabularyConfig
 from amazon_electra.model.results import VocabularyResult
 from amazon_electra.model.wordpiece import (
     SPECIAL,
@@ -34,6 +33,7 @@ from amazon_electra.model.wordpiece import (
 MAX_ALPHABET = 1000  # characters; tokenizers' BertWordPieceTokenizer.train has the same limit
 MIN_COUNT = 2  # a pair seen once is not merged
 BATCH_ROWS = 4096
+SPLIT = "pretrain"
 
 
 def train_vocabulary(
@@ -50,11 +50,10 @@ def train_vocabulary(
     least = MIN_VOCABULARY + config.unused
     require(config.size >= least, f"must be at least {least} with `unused`", "size", config.size)
     started, cpu_started = time.monotonic(), time.process_time()
-    folds_case = config.lower_case
-    strip_accents = folds_case if config.strip_accents is None else config.strip_accents
-    sample = ReviewSample(corpus, "pretrain", config.sample_reviews)
+    strip_accents = config.lower_case if config.strip_accents is None else config.strip_accents
+    sample = ReviewSample(corpus, config.sample_reviews)
     require(sample.reviews_in_corpus, "no review in its pretrain split", "corpus", corpus)
-    tokenizer = train_tokenizer(sample, config.size, folds_case, strip_accents, config.unused)
+    tokenizer = train_tokenizer(sample, config, strip_accents)
     result = {
         "size": tokenizer.get_vocab_size(),
         "lower_case": tokenizer.normalizer.lowercase,
@@ -63,7 +62,6 @@ def train_vocabulary(
         "reviews": sample.reviews,
         "sentences": sample.sentences,
         "reviews_in_corpus": sample.reviews_in_corpus,
-        "fit": measure_fit(tokenizer, ReviewSample(corpus, "dev", DEV_REVIEWS)),
     }
     # each file whole or not at all, vocabulary.json last; other files of the folder stay
     (output / "vocabulary.json").unlink(missing_ok=True)
@@ -76,21 +74,20 @@ def train_vocabulary(
 
 
 class ReviewSample:
-    """Reviews of one split; of a large corpus a sample by text hash, the same for any order or cut
-    of its files. Iterating gives lists of sentences; `reviews` and `sentences` count those of the
-    last iteration.
+    """Reviews of the pretrain split; of a large corpus a sample by text hash, the same for any
+    order or cut of its files. Iterating gives lists of sentences; `reviews` and `sentences` count
+    those of the last iteration.
     """
 
-    def __init__(self, corpus: Path, split: str, about_reviews: int) -> None:
+    def __init__(self, corpus: Path, about_reviews: int) -> None:
         self._files = sorted(corpus.glob("corpus-*.parquet"))
         is_corpus = self._files and (corpus / "corpus.json").exists()
         require(is_corpus, "no corpus-*.parquet with corpus.json there", "corpus", corpus)
-        self._split = split
         self.reviews_in_corpus = sum(
             count["counts"]
             for file in self._files
             for count in _open_parquet(file).read(["split"])["split"].value_counts().to_pylist()
-            if count["values"] == split
+            if count["values"] == SPLIT
         )
         self._share = min(1.0, about_reviews / max(self.reviews_in_corpus, 1))
         self.reviews = self.sentences = 0
@@ -101,7 +98,7 @@ class ReviewSample:
             for batch in _open_parquet(file).iter_batches(
                 BATCH_ROWS, columns=["text_hash", "split", "sentences"]
             ):
-                kept = np.array([s == self._split for s in batch["split"].to_pylist()], bool)
+                kept = np.array([s == SPLIT for s in batch["split"].to_pylist()], bool)
                 if self._share < 1:
                     # numbers in [0, 1) of bytes 8 to 15: the first may have drawn the split
                     hashes = b"".join(batch["text_hash"].to_pylist())
@@ -121,16 +118,17 @@ def _open_parquet(file: Path) -> pq.ParquetFile:
 
 
 def train_tokenizer(
-    sample: ReviewSample, size: int, lower_case: bool, strip_accents: bool, unused: int
+    sample: ReviewSample, config: VocabularyConfig, strip_accents: bool
 ) -> Tokenizer:
     """Return a tokenizer: special entries, [unused…], characters, then pieces by their merges."""
-    learner = make_untrained_tokenizer(lower_case, strip_accents)
-    alphabet = choose_alphabet(sample, learner, min(MAX_ALPHABET, (size - unused) // 8))
+    learner = make_untrained_tokenizer(config.lower_case, strip_accents)
+    learnt = config.size - config.unused
+    alphabet = choose_alphabet(sample, learner, min(MAX_ALPHABET, learnt // 8))
     continuing = [
         f"##{c}" for c in alphabet if len(learner.pre_tokenizer.pre_tokenize_str("a" + c)) == 1
     ]
     trainer = trainers.WordPieceTrainer(
-        vocab_size=size - unused,
+        vocab_size=learnt,
         min_frequency=MIN_COUNT,
         special_tokens=SPECIAL + continuing,
         initial_alphabet=alphabet,
@@ -139,8 +137,8 @@ def train_tokenizer(
     )
     learner.train_from_iterator(sample, trainer)
     pieces = [piece for piece in list_entries(learner) if piece not in SPECIAL]
-    entries = SPECIAL + [f"[unused{i}]" for i in range(unused)] + pieces
-    return build_tokenizer_of(entries, lower_case, strip_accents)
+    entries = SPECIAL + [f"[unused{i}]" for i in range(config.unused)] + pieces
+    return build_tokenizer_of(entries, config.lower_case, strip_accents)
 
 
 def choose_alphabet(sample: ReviewSample, learner: Tokenizer, at_most: int) -> list[str]:
@@ -154,36 +152,6 @@ def choose_alphabet(sample: ReviewSample, learner: Tokenizer, at_most: int) -> l
             counts[normalised] += count
     del counts[" "]
     return sorted(sorted(counts, key=lambda c: (-counts[c], c))[:at_most])
-
-
-def measure_fit(tokenizer: Tokenizer, batches: Iterable[list[str]]) -> dict[str, Any]:
-    """Return how a vocabulary fits sentences: words, unknown_rate (share of words) and
-    tokens_per_word. BERT's pre-tokenizer decides what a word is, punctuation marks included,
-    whatever the tokenizer.
-    """
-    tokens = unknown = words = 0
-    definition = json.loads(tokenizer.to_str())["model"]
-    unknown_id = definition.get("unk_id")
-    if unknown_id is None and definition.get("unk_token"):
-        unknown_id = tokenizer.token_to_id(definition["unk_token"])
-    normalizer = normalizers.BertNormalizer(lowercase=False)  # each CJK character is a word
-    cutter = pre_tokenizers.BertPreTokenizer()
-    is_berts = isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
-    for sentences in batches:
-        encodings = tokenizer.encode_batch(sentences, add_special_tokens=False)
-        for text, encoding in zip(sentences, encodings, strict=True):
-            tokens += len(encoding.ids)
-            words += (
-                len(set(encoding.word_ids))
-                if is_berts
-                else len(cutter.pre_tokenize_str(normalizer.normalize_str(text)))
-            )
-            unknown += encoding.ids.count(unknown_id)
-    return {
-        "words": words,
-        "unknown_rate": round(unknown / max(words, 1), 6),
-        "tokens_per_word": round(tokens / max(words, 1), 4),
-    }
 
 
 if __name__ == "__main__":

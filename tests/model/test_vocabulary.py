@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
-from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
@@ -99,17 +97,6 @@ def test_case_and_accents(tmp_path, lower_case, expected):
     train(tmp_path / "corpus", tmp_path / "v", "--lower_case", lower_case)
     tokenizer = Tokenizer.from_file(str(tmp_path / "v" / "tokenizer.json"))
     assert tokenizer.encode("É é", add_special_tokens=False).tokens == expected
-
-
-def test_the_fit_of_vocabularies_is_measured_on_dev(reviews, tmp_path):
-    write_corpus(tmp_path / "corpus", reviews)
-    dev = write_corpus(tmp_path / "dev", [["aa aa aa zz!"]] * 5, split="dev")
-    (dev / "corpus-00000.parquet").rename(tmp_path / "corpus" / "corpus-00001.parquet")
-    train(tmp_path / "corpus", tmp_path / "v")
-    made = Tokenizer(WordPiece({"[UNK]": 0, "a": 1, "##a": 2, "!": 3}, unk_token="[UNK]"))
-    made.pre_tokenizer = BertPreTokenizer()
-    fit = vocabulary.measure_fit(made, vocabulary.ReviewSample(tmp_path / "corpus", "dev", 9))
-    assert fit == {"words": 25, "unknown_rate": 0.2, "tokens_per_word": 1.6}
 
 
 def test_transformers_loads_it(reviews, tmp_path):

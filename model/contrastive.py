@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import refuse, require
 from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.model.config import (
@@ -40,12 +40,8 @@ from amazon_electra.model.device import Device, open_device
 from amazon_electra.model.encoders.config import TRAINED_LENGTH, count_positions
 from amazon_electra.model.encoders.export import write_folder
 from amazon_electra.model.encoders.known import describe_start
-from amazon_electra.model.finetuning.network import (
-    load_tokenizer,
-    open_autocast,
-    pool_tokens,
-)
-from amazon_electra.model.pretraining.input.pairs import MIN_PAIRS, Pairs, read_pairs
+from amazon_electra.model.finetuning.network import load_tokenizer, open_autocast, pool_tokens
+from amazon_electra.model.pretraining.input.pairs import MIN_PAIRS, read_pairs
 from amazon_electra.model.pretraining.optimizer import compute_learning_rate
 from amazon_electra.model.pretraining.save import ORIGIN_FIELDS, render_front_matter
 from amazon_electra.model.processes import check_processes, run_processes
@@ -112,13 +108,13 @@ class ContrastTotals:
     cpu_seconds: float = 0.0
 
 
+@dataclass(frozen=True)
 class Texts:
-    """Token ids of all titles and bodies, and which titles are equal."""
+    """Token ids of all titles and bodies, and numbers that are equal for equal titles."""
 
-    def __init__(self, pairs: Pairs, tokenizer: Tokenizer, config: ContrastiveConfig) -> None:
-        self.titles = _tokenize(tokenizer, pairs.titles, config.title_tokens)
-        self.bodies = _tokenize(tokenizer, pairs.bodies, config.body_tokens)
-        self.title_numbers = pairs.number_titles()
+    titles: list[list[int]]
+    bodies: list[list[int]]
+    title_numbers: np.ndarray
 
     def hash(self) -> str:
         digest = hashlib.sha256()
@@ -127,7 +123,7 @@ class Texts:
         return digest.hexdigest()
 
 
-def _tokenize(tokenizer: Tokenizer, texts: list[str], longest: int) -> list[list[int]]:
+def tokenize(tokenizer: Tokenizer, texts: list[str], longest: int) -> list[list[int]]:
     tokenizer.enable_truncation(longest)
     return [one.ids for one in tokenizer.encode_batch_fast(texts)]
 
@@ -163,33 +159,29 @@ def compute_loss(
     return (both[0] + both[1]) / 2, found
 
 
+@dataclass
 class Contrast(Run):
     """The network, its texts and its optimizer; of several processes none stops within a step."""
 
+    config: ContrastiveConfig
+    network: Any
+    texts: Texts
+    device: Device
+    steps: int
+    batch: int
+    map_parts: Map
     checkpoints: Checkpoints
 
-    def __init__(
-        self,
-        config: ContrastiveConfig,
-        network: Any,
-        texts: Texts,
-        device: Device,
-        steps: int,
-        batch: int,
-        map_parts: Map,
-        checkpoints: Checkpoints,
-    ) -> None:
-        self.config, self.texts, self.device, self.steps = config, texts, device, steps
-        self.batch, self.map_parts, self.checkpoints = batch, map_parts, checkpoints
-        self.totals = ContrastTotals()
-        self.window: list[tuple[Tensor, Tensor]] = []  # of the steps since the last line of the log
-        self.network = network.to(device.torch).eval()  # no dropout
-        self.network.set_attn_implementation("eager")  # fused ones are slower for such short texts
-        words = self.network.get_input_embeddings().weight
+    def __post_init__(self) -> None:
+        config, device, network = self.config, self.device, self.network
+        network.to(device.torch).eval()  # no dropout
+        network.set_attn_implementation("eager")  # fused ones are slower for such short texts
+        words = network.get_input_embeddings().weight
         words.requires_grad_(False)  # words that the pairs lack must not stay behind
-        learning = {n: p for n, p in self.network.named_parameters() if p.requires_grad}
-        matrices = [p for p in learning.values() if p.ndim > 1]
-        others = [p for p in learning.values() if p.ndim <= 1]
+        learning = [p for p in network.parameters() if p.requires_grad]
+        matrices, others = (
+            [p for p in learning if (p.ndim > 1) is is_one] for is_one in (True, False)
+        )
         self.parameters = [*matrices, *others]
         self.optimizer = torch.optim.AdamW(
             [
@@ -199,21 +191,18 @@ class Contrast(Run):
             lr=config.learning_rate,
             fused=device.fused_optimizer,
         )
-        self.pad = self.network.config.pad_token_id or 0
-
-    def resume(self) -> None:
-        """Continue from the newest checkpoint, if any."""
-        if state := self.checkpoints.find(self.device):
-            restore_tensors(state.tensors, self.network, self.optimizer, self.device)
+        self.totals = ContrastTotals()
+        self.window: list[tuple[Tensor, Tensor]] = []  # of the steps since the last line of the log
+        if state := self.checkpoints.find(device):
+            restore_tensors(state.tensors, network, self.optimizer, device)
             self.totals = ContrastTotals(**state.numbers["totals"])
             self.window = [(torch.tensor(a), torch.tensor(b)) for a, b in state.numbers["window"]]
 
     def train(self, output: Path) -> None:
         """Take the steps that are left."""
-        totals, device = self.totals, self.device
+        totals, device, pairs = self.totals, self.device, len(self.texts.titles)
         logged = totals.step - len(self.window)
         self.log = MetricsLog(output, after_step=logged or None) if device.is_rank0 else None
-        pairs = len(self.texts.titles)
         self.batches = iterate_batches(pairs, self.batch, self.config.seed, totals.step)
         self.meters = Meter(time.monotonic), Meter(time.process_time)
         self.logged = totals.seconds, totals.tokens
@@ -237,11 +226,8 @@ class Contrast(Run):
         self._measure()
         totals, (began, tokens) = self.totals, self.logged
         loss, accuracy = (float(torch.stack(one).mean()) for one in zip(*self.window, strict=True))
-        if not math.isfinite(loss):
-            raise UserError(
-                f"step {totals.step}: the loss is not a number any more; take a lower "
-                "learning_rate, in another `output`"
-            )
+        remedy = "take a lower `learning_rate`, in another `output`"
+        require(math.isfinite(loss), f"step {totals.step}: the loss is no number; {remedy}")
         totals.loss, totals.accuracy = loss, accuracy
         seconds = max(totals.seconds - began, 1e-9)
         if self.log:
@@ -293,7 +279,10 @@ class Contrast(Run):
         order = torch.as_tensor(np.argsort(np.concatenate(parts)), device=device.torch)
         embedded = torch.cat([one.detach() for one in found])[order]
 
-        every = self._gather(embedded, share).requires_grad_()
+        every = embedded.new_zeros(2, device.world_size, share, embedded.shape[1])
+        every[:, device.rank] = embedded.view(2, share, -1)
+        device.all_reduce_sum([every])
+        every = every.flatten(0, 2).requires_grad_()  # all titles of all processes, all bodies
         numbers = torch.as_tensor(texts.title_numbers[chosen], device=device.torch)
         half = len(chosen)
         loss, accuracy = compute_loss(every[:half], every[half:], numbers, config.temperature)
@@ -346,7 +335,8 @@ class Contrast(Run):
         else:
             is_title = part[0] < len(rows) // 2
             longest = self.config.title_tokens if is_title else self.config.body_tokens
-        ids = np.full((len(chosen), longest), self.pad, np.int64)
+        pad = self.network.config.pad_token_id or 0
+        ids = np.full((len(chosen), longest), pad, np.int64)
         for row, one in zip(ids, chosen, strict=True):
             row[: len(one)] = one
         lengths = np.array([len(one) for one in chosen])
@@ -356,16 +346,6 @@ class Contrast(Run):
         states = self.network(**inputs).last_hidden_state.float()
         pooled = pool_tokens(states, inputs["attention_mask"], self.network.config)
         return functional.normalize(pooled, dim=1)
-
-    def _gather(self, embedded: Tensor, share: int) -> Tensor:
-        """Return the embeddings of all processes: all titles, then all bodies."""
-        device = self.device
-        if device.world_size == 1:
-            return embedded
-        every = embedded.new_zeros(2, device.world_size, share, embedded.shape[1])
-        every[:, device.rank] = embedded.view(2, share, -1)
-        device.all_reduce_sum([every])
-        return every.flatten(0, 2)
 
 
 def adapt_contrastively(
@@ -398,9 +378,8 @@ def adapt_contrastively(
     device = open_device(resources.device, config.precision)
     try:
         with share_cores(device.kind, threads, yields) as map_parts:
-            return _adapt(
-                config, Path(encoder), list(map(Path, corpus)), Path(output), device, map_parts
-            )
+            corpora = [Path(one) for one in corpus]
+            return _adapt(config, Path(encoder), corpora, Path(output), device, map_parts)
     finally:
         device.close()
 
@@ -413,21 +392,26 @@ def _adapt(
     device: Device,
     map_parts: Map,
 ) -> ContrastiveResult:
-    network = load_network(encoder)
-    tokenizer = load_tokenizer(str(encoder))
-    config = fit_lengths(config, network)
+    network, tokenizer = load_network(encoder), load_tokenizer(str(encoder))
+    limits = (count_positions(network.config), getattr(network.config, TRAINED_LENGTH, None))
+    limit = min((one for one in limits if one), default=config.body_tokens)
+    lengths = {n: min(getattr(config, n), limit) for n in ("title_tokens", "body_tokens")}
+    config = config.replace(**lengths)
     pairs = read_pairs(corpora, config.body_tokens)
-    if len(pairs) < MIN_PAIRS:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in pairs.left_out.most_common())
-        raise UserError(
-            f"{', '.join(map(str, corpora))}: {len(pairs)} pairs of title and body in the pretrain "
-            f"split (left out: {reasons}); contrastive adaptation needs {MIN_PAIRS}: leave it out"
-        )
+    reasons = ", ".join(f"{n} {reason}" for reason, n in pairs.left_out.most_common())
+    require(
+        len(pairs) >= MIN_PAIRS,
+        f"{', '.join(map(str, corpora))}: {len(pairs)} pairs of title and body in the pretrain "
+        f"split (left out: {reasons}); contrastive adaptation needs {MIN_PAIRS}: leave it out",
+    )
     batch = min(config.batch, len(pairs)) // device.world_size * device.world_size
-    if not batch:
-        raise UserError(f"{device.world_size} processes cannot share it", "batch", config.batch)
+    require(batch, f"{device.world_size} processes cannot share it", "batch", config.batch)
     epochs = config.epochs or min(MAX_EPOCHS, math.ceil(SEEN_PAIRS / len(pairs)))
-    texts = Texts(pairs, tokenizer, config)
+    texts = Texts(
+        tokenize(tokenizer, pairs.titles, config.title_tokens),
+        tokenize(tokenizer, pairs.bodies, config.body_tokens),
+        pairs.number_titles(),
+    )
     steps = epochs * (len(pairs) // batch)
     identity = {
         "contrastive": CONTRASTIVE_VERSION,
@@ -439,7 +423,6 @@ def _adapt(
     make_writable_folder("output", output)
     checkpoints = Checkpoints(output / "checkpoints", config.keep_checkpoints, identity)
     contrast = Contrast(config, network, texts, device, steps, batch, map_parts, checkpoints)
-    contrast.resume()
     start = describe_start(encoder)
     if device.is_rank0:
         write_json(output / "config.json", {"contrastive": identity, "start": start})
@@ -459,12 +442,20 @@ def _adapt(
         seconds=round(totals.seconds, 3),
         cpu_seconds=round(totals.cpu_seconds, 3),
         peak_memory_mb=round(device.measure_memory_mb()),
-        parameters=sum(p.numel() for p in contrast.network.parameters()),
+        parameters=sum(p.numel() for p in network.parameters()),
         device=device.kind,
         precision="bf16" if device.bf16 else "fp32",
     )
     if device.is_rank0:
-        write_encoder(contrast.network, encoder, folder, render_card(config, result, start))
+        card = render_template(
+            "contrastive_card.md.j2",
+            front_matter=render_front_matter(start),
+            start=start,
+            result=result,
+            origin_fields=ORIGIN_FIELDS,
+            settings=json.dumps(config.model_dump(), indent=1),
+        )
+        write_encoder(network, encoder, folder, card)
         write_json(output / "result.json", asdict(result))
     return result
 
@@ -476,27 +467,12 @@ def load_network(encoder: Path) -> Any:
 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    if not (encoder / "model.safetensors").is_file():
-        raise UserError(
-            f"no model.safetensors there; `python -m amazon_electra.model.origin --place "
-            f"{encoder} --output DIR` makes a folder that has one",
-            "encoder",
-            encoder,
-        )
-    try:
+    way = f"`python -m amazon_electra.model.origin --place {encoder} --output DIR` writes one"
+    has_weights = (encoder / "model.safetensors").is_file()
+    require(has_weights, f"no model.safetensors there; {way}", "encoder", encoder)
+    with refuse(OSError, ValueError, RuntimeError, field="encoder", value=encoder):
         torch.manual_seed(0)  # a pooler that the file lacks is not used, but written
         return AutoModel.from_pretrained(encoder, trust_remote_code=False, dtype=torch.float32)
-    except (OSError, ValueError, RuntimeError) as error:
-        raise UserError(f"{str(error).splitlines()[0]}", "encoder", encoder) from error
-
-
-def fit_lengths(config: ContrastiveConfig, network: Any) -> ContrastiveConfig:
-    """Return the settings with texts no longer than the encoder has positions for."""
-    limits = (count_positions(network.config), getattr(network.config, TRAINED_LENGTH, None))
-    limit = min((one for one in limits if one), default=config.body_tokens)
-    return config.replace(
-        title_tokens=min(config.title_tokens, limit), body_tokens=min(config.body_tokens, limit)
-    )
 
 
 def write_encoder(network: Any, source: Path, folder: Path, card: str) -> None:
@@ -518,18 +494,6 @@ def write_encoder(network: Any, source: Path, folder: Path, card: str) -> None:
     with write_folder(folder, source, card) as temporary:
         write_json(temporary / "config.json", config)
         save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
-
-
-def render_card(config: ContrastiveConfig, result: ContrastiveResult, start: dict[str, Any]) -> str:
-    """Return the encoder's README.md."""
-    return render_template(
-        "contrastive_card.md.j2",
-        front_matter=render_front_matter(start),
-        start=start,
-        result=result,
-        origin_fields=ORIGIN_FIELDS,
-        settings=json.dumps(config.model_dump(), indent=1),
-    )
 
 
 if __name__ == "__main__":

@@ -143,13 +143,11 @@ class Training(Run):
         self.compiled = False
         self.graphs: StepGraphs | None = None
         compiles = {"auto": self.device.compiles, "on": True, "off": False}[self.config.compile]
-        compiles = compiles and self.model.module is None  # else it calls hooks
-        if compiles:
+        if compiles and self.model.module is None:  # that one calls hooks
             self.compile()
         self.checkpoints = Checkpoints(
             self.folder / "checkpoints", self.config.keep_checkpoints, self.identity
         )
-        self.window = Window()
 
     def compile(self) -> None:
         """Let torch.compile make layers and heads faster, each kind once, and a GPU take each step
@@ -171,12 +169,14 @@ class Training(Run):
 
     def begin_graphs(self) -> None:
         """Forget the graphs of earlier steps: they know memory that is no longer used."""
-        has_graphs = self.compiled and self.device.kind == "cuda" and not self.shares_batches
-        take = partial(take_whole_step, self)
-        self.graphs = StepGraphs(take, self.optimizer) if has_graphs else None
 
-    def stop_compiling(self) -> None:
-        self.compiled, self.graphs = False, None
+        def take_whole_step(parts: list[Batch]) -> tuple[Sums, Tensor]:
+            sums = _add_gradients(self, parts, can_stop=False)
+            assert sums is not None
+            return _finish_step(self, sums)
+
+        has_graphs = self.compiled and self.device.kind == "cuda" and not self.shares_batches
+        self.graphs = StepGraphs(take_whole_step, self.optimizer) if has_graphs else None
 
     def count_matrix_flops(self, arrays: Arrays) -> float:
         """Return the operations of one step, over all processes, as this device computes it."""
@@ -186,21 +186,20 @@ class Training(Run):
         pairs = within if self.device.has_document_attention else sequences * length**2
         return self.matrix_flops.count(sequences * length, pairs, sequences * slots)
 
-    def count_sequences_at_once(self) -> int:
+    def count_sequences_at_once(self, most: int | None = None) -> int:
         """Return how many sequences of its share of a batch the device takes at once."""
         share = self.config.batch // self.device.world_size
-        most = min(share, self.config.device_batch or share)
-        return next(n for n in range(most, 0, -1) if share % n == 0)
+        most = min(share, self.config.device_batch or share) if most is None else most
+        return next((n for n in range(most, 0, -1) if share % n == 0), 0)
 
     def train(self) -> None:
-        done, totals = self.totals.step, self.config.steps
-        is_rank0 = self.device.is_rank0
+        done, is_rank0 = self.totals.step, self.device.is_rank0
         self.log = MetricsLog(self.folder, after_step=done or None) if is_rank0 else None
         self.meters = Meter(time.monotonic), Meter(time.process_time)
         self.elapsed = Meter(time.monotonic)
         self.window = Window()
         with (
-            Progress(totals, "steps", "pre-training", done=done) as self.bar,
+            Progress(self.config.steps, "steps", "pre-training", done=done) as self.bar,
             closing(prefetch(self.batches.iterate_steps(done))) as self.prefetched,
         ):
             self.model.train()
@@ -311,9 +310,11 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
         training.device.seed_generators(seed)
         try:  # what was compiled runs uncompiled once that is not wanted
             with nullcontext() if training.compiled else torch.compiler.set_stance("force_eager"):
-                if training.shares_batches:
-                    _share_gradients(training, arrays)
-                parts = _put_parts(training, arrays)
+                at_once = training.count_sequences_at_once()
+                parts = [training.device.put(part) for part in split_batch(arrays, at_once)]
+                if training.shares_batches and training.forward is training.model:
+                    _share_gradients(training, parts)
+                    training.device.seed_generators(seed)
                 if training.graphs:
                     if graph := training.graphs.find(parts):
                         return graph.take_step(parts)
@@ -330,7 +331,7 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
                 raise
             cause = f"{type(error).__name__}: {' '.join(str(error).split())}"
             failure = f"torch.compile failed ({cause[:300]})"
-            training.stop_compiling()
+            training.compiled, training.graphs = False, None
         if failure:
             training.optimizer.zero_grad(set_to_none=True)
             print(f"warning: {failure}; the training goes on without it, slower", file=sys.stderr)
@@ -344,8 +345,7 @@ def _halve_batch(training: Training) -> None:
     a batch: the others wait for gradients of this step.
     """
     sequences = training.count_sequences_at_once()
-    share = training.config.batch // training.device.world_size
-    half = next((n for n in range(sequences // 2, 0, -1) if share % n == 0), 0)
+    half = training.count_sequences_at_once(sequences // 2)
     what = f"{sequences} sequences at once do not fit into the device's memory"
     require(half, f"{what}: take a smaller recipe, or shorter shards")
     why = f"{what}; the same command continues with {half}"
@@ -358,13 +358,6 @@ def _halve_batch(training: Training) -> None:
     print(f"warning: {what}; device_batch is {half} from here", file=sys.stderr)
 
 
-def take_whole_step(training: Training, parts: list[Batch]) -> tuple[Sums, Tensor]:
-    """Take one optimizer step that nothing stops on parts that lie on the device."""
-    sums = _add_gradients(training, parts, can_stop=False)
-    assert sums is not None
-    return _finish_step(training, sums)
-
-
 def _finish_step(training: Training, sums: Sums) -> tuple[Sums, Tensor]:
     norm = nn.utils.clip_grad_norm_(training.parameters, training.config.clip).detach()
     training.optimizer.step()
@@ -373,22 +366,15 @@ def _finish_step(training: Training, sums: Sums) -> tuple[Sums, Tensor]:
     return sums, norm
 
 
-def _share_gradients(training: Training, arrays: Arrays) -> None:
+def _share_gradients(training: Training, parts: list[Batch]) -> None:
     """Let DistributedDataParallel sum the gradients. It orders its buckets anew after the first
     backward pass, so one pass is for nothing: else a resumed run's first step would be rounded
     otherwise.
     """
-    if isinstance(training.forward, DistributedDataParallel):
-        return
     with name_losses():
         training.forward = DistributedDataParallel(training.model)
-    _add_gradients(training, _put_parts(training, arrays))
+    _add_gradients(training, parts)
     training.optimizer.zero_grad(set_to_none=True)
-
-
-def _put_parts(training: Training, arrays: Arrays) -> list[Batch]:
-    parts = split_batch(arrays, training.count_sequences_at_once())
-    return [training.device.put(part) for part in parts]
 
 
 def _add_gradients(training: Training, parts: list[Batch], can_stop: bool = True) -> Sums | None:

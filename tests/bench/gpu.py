@@ -149,7 +149,7 @@ def measure_pretraining(name: str) -> Numbers:
             "step_seconds": seconds,
             "peak_memory_mb": device.measure_memory_mb(),
         }
-        training.stop_compiling()
+        training.compiled, training.graphs = False, None
         numbers["uncompiled_step_seconds"] = time_steps(step, device, 1)
         batches.close()
         if size.plain_batch:

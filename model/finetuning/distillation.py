@@ -11,7 +11,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
-from torch import nn
+from torch import Tensor, nn
 
 from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.model.config import FinetuningSettings
@@ -32,7 +32,7 @@ class Teacher:
     folder: Path
     model: nn.Module
     tokenizer: Tokenizer
-    logits: torch.Tensor
+    logits: Tensor
     """Float32 [examples, classes], in the order of the features."""
 
 
@@ -79,13 +79,12 @@ class DistillationLoss(nn.Module):
         if settings.attention_weight > 0:
             for model in (teacher.model, student):
                 network.use_unfused_attention(model)
+        configs: list[Any] = [student.config, teacher.model.config]
         if self._inside:
             name = "hidden_weight" if settings.hidden_weight > 0 else "attention_weight"
             is_same = tokenizer.get_vocab() == teacher.tokenizer.get_vocab()
             require(is_same, f"{teacher.folder} has another vocabulary", name)
-            of_teacher: Any = teacher.model.config
-            network.check_length(of_teacher, settings.max_length or 0, str(teacher.folder))
-        configs: list[Any] = [student.config, teacher.model.config]
+            network.check_length(configs[1], settings.max_length or 0, str(teacher.folder))
         own, wanted = (int(getattr(c, "hidden_size", getattr(c, "dim", 0))) for c in configs)
         learnt = settings.hidden_weight > 0 and own != wanted
         projection = nn.Linear(own, wanted) if learnt else nn.Identity()
@@ -94,19 +93,18 @@ class DistillationLoss(nn.Module):
     def forward(
         self,
         model: nn.Module,
-        inputs: dict[str, torch.Tensor],
-        targets: torch.Tensor,
+        inputs: dict[str, Tensor],
+        targets: Tensor,
         chosen: np.ndarray,
-    ) -> torch.Tensor:
+    ) -> Tensor:
         settings, training, teacher = self._training.settings, self._training, self._taught_by[0]
         wanted = {
             "output_hidden_states": self._inside,
             "output_attentions": settings.attention_weight > 0,
         }
         output = model(**select_inputs(model, inputs), **wanted)
-        soft = compute_soft_loss(
-            output.logits, teacher.logits[torch.from_numpy(chosen)], settings, training.shape
-        )
+        taught_logits = teacher.logits[torch.from_numpy(chosen)]
+        soft = compute_soft_loss(output.logits, taught_logits, settings, training.shape)
         hard = compute_supervised_loss(output, targets, training)
         loss = settings.soft_weight * soft + (1 - settings.soft_weight) * hard
         if not self._inside:
@@ -116,19 +114,17 @@ class DistillationLoss(nn.Module):
         mask = inputs["attention_mask"].flatten(0, -2)
         if settings.hidden_weight > 0:
             projected = [self.projection(states) for states in output.hidden_states]
-            loss = loss + settings.hidden_weight * compute_hidden_loss(
-                projected, taught.hidden_states, mask
-            )
+            hidden = compute_hidden_loss(projected, taught.hidden_states, mask)
+            loss = loss + settings.hidden_weight * hidden
         if settings.attention_weight > 0:
-            loss = loss + settings.attention_weight * compute_attention_loss(
-                output.attentions, taught.attentions, mask
-            )
+            attention = compute_attention_loss(output.attentions, taught.attentions, mask)
+            loss = loss + settings.attention_weight * attention
         return loss
 
 
 def compute_soft_loss(
-    student: torch.Tensor, teacher: torch.Tensor, settings: FinetuningSettings, shape: str
-) -> torch.Tensor:
+    student: Tensor, teacher: Tensor, settings: FinetuningSettings, shape: str
+) -> Tensor:
     """Return T² · KL(teacher ‖ student) at temperature T; for numbers the squared error."""
     if shape == "regression":
         return F.mse_loss(student.float(), teacher)
@@ -138,8 +134,8 @@ def compute_soft_loss(
 
 
 def compute_hidden_loss(
-    student: Sequence[torch.Tensor], teacher: Sequence[torch.Tensor], mask: torch.Tensor
-) -> torch.Tensor:
+    student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor
+) -> Tensor:
     """Return the mean squared error of hidden states, without padding; layers are paired evenly."""
     weight = mask.unsqueeze(-1).float()
     losses = []
@@ -150,8 +146,8 @@ def compute_hidden_loss(
 
 
 def compute_attention_loss(
-    student: Sequence[torch.Tensor], teacher: Sequence[torch.Tensor], mask: torch.Tensor
-) -> torch.Tensor:
+    student: Sequence[Tensor], teacher: Sequence[Tensor], mask: Tensor
+) -> Tensor:
     """Return the mean squared error of attention averaged over heads, without padding."""
     both = (mask.unsqueeze(1) * mask.unsqueeze(2)).float()
     losses = []

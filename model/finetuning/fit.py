@@ -170,7 +170,7 @@ def train_network(
         for place in range(len(rates)):
             model, attempt = tuning.train_rate(place, output, shown)
             attempts.append(attempt)
-    best = max(attempts, key=Attempt.rank_key)
+    best = max(attempts, key=lambda one: metrics.rank_dev_metrics(one.dev))
     if not best.state:
         raise Diverged(f"every learning rate diverged: {rates}; give lower ones", "learning_rates")
     model.cpu().load_state_dict(best.state)

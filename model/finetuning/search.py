@@ -10,6 +10,7 @@ from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.settings import describe_unknown, format_value
 from amazon_electra.model.config import FinetuningSettings
+from amazon_electra.model.evaluation.metrics import rank_dev_metrics
 from amazon_electra.model.finetuning.config import FinetuneConfig, check_request, make_request
 from amazon_electra.model.finetuning.request import DISTILLATION_FIELDS, change_settings
 from amazon_electra.model.results import SearchResult
@@ -113,7 +114,7 @@ def run_trial(trial: Any, tuning: "FineTuning", device: str, space: Space) -> fl
     )
     if attempt.diverged:
         raise optuna.TrialPruned
-    return attempt.rank_key()[0]
+    return rank_dev_metrics(attempt.dev)[0]
 
 
 def make_reporter(trial: Any, metric: str) -> Callable[[float, dict[str, Any]], None]:

@@ -43,14 +43,10 @@ class Attempt:
     examples_per_second: float = 0.0
     diverged: bool = False
     """True where loss, weights or score were no numbers; the best state before that stays."""
-    state: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
+    state: dict[str, Tensor] = field(default_factory=dict, repr=False)
     """The weights that were best on dev; empty where training diverged before."""
     losses: list[Tensor] = field(default_factory=list, repr=False)
     """Losses of the steps since the last evaluation."""
-
-    def rank_key(self) -> tuple[float, float]:
-        """Return a key by which attempts are compared; larger is better."""
-        return rank_dev_metrics(self.dev)
 
     def summarize(self) -> dict[str, Any]:
         return {n: value for n, value in vars(self).items() if n not in ("state", "losses")}
@@ -97,9 +93,7 @@ def count_decays(name: str, depth: int) -> int:
     return depth + 2 if "embeddings" in name else 0
 
 
-def set_learning_rate(
-    optimizer: torch.optim.Optimizer, step: int, steps: int, warmup: float
-) -> None:
+def set_learning_rate(optimizer: Any, step: int, steps: int, warmup: float) -> None:
     """Set the rates of a step: linear up over the warm-up share, then linear to 0."""
     rising = max(1, round(steps * warmup)) if warmup else 0
     share = (step + 1) / rising if step < rising else (steps - step) / max(1, steps - rising)
@@ -113,11 +107,11 @@ def get_learning_rate(optimizer: torch.optim.Optimizer) -> float:
 
 
 def compute_classification_loss(
-    logits: torch.Tensor,
-    labels: torch.Tensor,
+    logits: Tensor,
+    labels: Tensor,
     config: FinetuningSettings,
-    weights: torch.Tensor | None = None,
-) -> torch.Tensor:
+    weights: Tensor | None = None,
+) -> Tensor:
     """Return the mean loss of logits [..., classes] against labels [...], IGNORED where there is
     none. Focal loss is α · (1 − p)^γ · −log p of the true class, α that class's weight (Lin et al.
     2017, eq. 5).
@@ -135,7 +129,7 @@ def compute_classification_loss(
     return (each * weight).sum() / weight.sum().clamp(min=1e-12)
 
 
-def balance_class_weights(labels: np.ndarray, classes: int) -> torch.Tensor:
+def balance_class_weights(labels: np.ndarray, classes: int) -> Tensor:
     """Return weights inverse to the classes' frequencies, 1 on average; unseen ones get 0."""
     counts = np.bincount(labels[labels >= 0], minlength=classes).astype(np.float64)
     weights = np.divide(counts.sum(), len(counts) * counts, out=np.zeros(classes), where=counts > 0)
@@ -165,7 +159,7 @@ class TrainingSetup:
     """Called with the step and numbers to log."""
     show_step: Callable[[int], None] = lambda step: None
     """Called with the number of steps done, after each."""
-    class_weights: torch.Tensor | None = None
+    class_weights: Tensor | None = None
     pad_id: int = 0
     checkpoint: Path | None = None
     """Folder of what a killed training goes on from."""
@@ -205,13 +199,12 @@ class _Run(Run):
     def __init__(self, model: nn.Module, training: TrainingSetup, learning_rate: float) -> None:
         self.model, self.training, self.device = model, training, training.device
         self.attempt = Attempt(learning_rate)
-        losses = [training.loss] if training.loss is not None else []
-        self.learning = nn.ModuleList([model, *losses])
+        self.learning = nn.ModuleList([model, *([training.loss] if training.loss else [])])
         self.optimizer = build_optimizer(
             self.learning, training.settings, learning_rate, self.device.fused_optimizer
         )
         self.checkpoints = Checkpoints(training.checkpoint) if training.checkpoint else None
-        if state := self.checkpoints.find(self.device) if self.checkpoints else None:
+        if self.checkpoints and (state := self.checkpoints.find(self.device)):
             self._resume(state)
         self.batches = itertools.islice(_stream_batches(training), self.attempt.steps, None)
         self.started, self.seen = time.perf_counter(), 0
@@ -230,10 +223,28 @@ class _Run(Run):
         training.show_step(attempt.steps)
 
     def review_step(self, keeps: bool, stopping: bool) -> None:
-        steps, training = self.attempt.steps, self.training
-        if steps % training.evaluate_every == 0 or steps == training.steps:
-            rate = get_learning_rate(self.optimizer)
-            _evaluate_on_dev(self.model, training, self.attempt, rate)
+        """Measure the network on dev where that is due; keep its state if it is better, or find
+        that it has diverged.
+        """
+        attempt, training = self.attempt, self.training
+        if attempt.steps % training.evaluate_every and attempt.steps != training.steps:
+            return
+        loss = float(torch.stack(attempt.losses).mean())
+        attempt.losses = []
+        # the last gradient may have been no number, although the loss was one
+        finite = torch.stack([one.isfinite().all() for one in self.model.parameters()]).all()
+        is_finite = math.isfinite(loss) and bool(finite)
+        dev = training.score_dev(self.model) if is_finite else {}
+        if not is_finite or (dev and rank_dev_metrics(dev)[0] == -math.inf):
+            attempt.diverged = True
+            return
+        numbers = {"train_loss": loss, "learning_rate": get_learning_rate(self.optimizer)}
+        training.report(attempt.steps, numbers | {f"dev_{n}": value for n, value in dev.items()})
+        is_better = rank_dev_metrics(dev) > rank_dev_metrics(attempt.dev)
+        if not (attempt.state and dev) or is_better:
+            attempt.dev, attempt.best_step = dev, attempt.steps
+            weights = self.model.state_dict().items()
+            attempt.state = {name: tensor.detach().cpu().clone() for name, tensor in weights}
 
     def copy_state(self) -> State:
         """Copy what a training goes on from; of one that is over the best state alone."""
@@ -279,30 +290,27 @@ def _train_step(
     optimizer: torch.optim.Optimizer,
     members: np.ndarray,
     pad_to: int,
-) -> torch.Tensor:
+) -> Tensor:
     model.train()
-    settings = training.settings
     batch = [training.features[i] for i in members]
-    inputs, targets = collate_features(batch, training.shape, pad_to, training.pad_id)
-    inputs = training.device.put(inputs | {"targets": targets})
+    collated, targets = collate_features(batch, training.shape, pad_to, training.pad_id)
+    inputs = training.device.put(collated | {"targets": targets})
     targets = inputs.pop("targets")
     with open_autocast(training.device):
-        if training.loss is not None:
+        if training.loss:
             loss = training.loss(model, inputs, targets, members)
         else:
             loss = compute_supervised_loss(model(**select_inputs(model, inputs)), targets, training)
     loss.backward()
-    if settings.clip:
-        nn.utils.clip_grad_norm_(model.parameters(), settings.clip)
+    if training.settings.clip:
+        nn.utils.clip_grad_norm_(model.parameters(), training.settings.clip)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     training.device.end_step()
     return loss.detach()
 
 
-def compute_supervised_loss(
-    output: Any, targets: torch.Tensor, training: TrainingSetup
-) -> torch.Tensor:
+def compute_supervised_loss(output: Any, targets: Tensor, training: TrainingSetup) -> Tensor:
     if training.shape == "span":  # [batch, 2] tokens; 0 ([CLS]) for no answer
         ends = zip((output.start_logits, output.end_logits), targets.unbind(1), strict=True)
         return torch.stack([F.cross_entropy(logits.float(), one) for logits, one in ends]).mean()
@@ -313,23 +321,3 @@ def compute_supervised_loss(
     return compute_classification_loss(
         output.logits, targets, training.settings, training.class_weights
     )
-
-
-def _evaluate_on_dev(
-    model: nn.Module, training: TrainingSetup, attempt: Attempt, rate: float
-) -> None:
-    """Measure the network on dev; keep its state if it is better, or find that it has diverged."""
-    loss = float(torch.stack(attempt.losses).mean())
-    attempt.losses = []
-    # the last gradient may have been no number, although the loss was one
-    finite = torch.stack([parameter.isfinite().all() for parameter in model.parameters()]).all()
-    is_finite = math.isfinite(loss) and bool(finite)
-    dev = training.score_dev(model) if is_finite else {}
-    if not is_finite or (dev and rank_dev_metrics(dev)[0] == -math.inf):
-        attempt.diverged = True
-        return
-    numbers = {"train_loss": loss, "learning_rate": rate} | {f"dev_{n}": v for n, v in dev.items()}
-    training.report(attempt.steps, numbers)
-    if not (attempt.state and dev) or rank_dev_metrics(dev) > attempt.rank_key():
-        attempt.dev, attempt.best_step = dev, attempt.steps
-        attempt.state = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}

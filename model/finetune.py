@@ -63,11 +63,7 @@ def finetune(
         str | Path | None, Doc("also evaluate on test and write the evaluation into this folder")
     ] = None,
     cache: Annotated[
-        str | Path | None,
-        Doc(
-            "folder in which tokens, and states of frozen encoders, are kept for other "
-            "fine-tunings; none: not kept"
-        ),
+        str | Path | None, Doc("folder that keeps states and logits for other fine-tunings")
     ] = None,
     device: Annotated[Device, DEVICE] = "auto",
 ) -> FinetuneResult:
@@ -200,20 +196,17 @@ def fit_by_folds(
             train, lambda rest, fold: fit(rest, asked, folder / str(fold)).predict_logits
         )
 
-    asked = [request]
+    asked, given = [request], request.settings
     if arm.settings is None:  # it reads the learning rates
-        given = request.settings
-        asked = [
-            replace(request, settings=given.replace(learning_rates=(rate,)))
-            for rate in given.learning_rates
-        ]
+        each = [given.replace(learning_rates=(rate,)) for rate in given.learning_rates]
+        asked = [replace(request, settings=settings) for settings in each]
     tried = []
     for place, one in enumerate(asked):
         with suppress(Diverged):
             held_out = predict_by(one, output / WORK / f"folds-{place}")
             tried.append((rank_predictions(held_out), place, held_out))
     if not tried:
-        raise Diverged(f"settings: learning_rates={request.settings.learning_rates}: each diverged")
+        raise Diverged("each diverged; give lower ones", "learning_rates", given.learning_rates)
     tried.sort(key=lambda one: one[:2])
     _, best, held_out = tried[0]
     fitted = fit(train, asked[best], output)

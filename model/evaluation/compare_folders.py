@@ -30,20 +30,17 @@ def compare_folders(
     results = read_json(own / "results.json")
     labels, predict = load(own)
     other_labels, predict_other = load(champion)
+    found, trained = find_task(task, data, tuple(labels)), load_trained(str(champion))
+    refused = ""
     if sorted(labels) != sorted(other_labels):
-        return {
-            "n": 0,
-            "refused": f"the champion has other classes ({', '.join(other_labels)}), and a person "
-            "decides",
-        }
-    found = find_task(task, data, tuple(labels))
-    if found.shape != "classification":
-        return {"n": 0, "refused": f"models of a {found.shape} task are compared by a person"}
+        refused = f"the champion has other classes ({', '.join(other_labels)})"
+    elif found.shape != "classification":
+        refused = f"the task is {found.shape}"
+    if refused or trained is None:
+        why = refused or f"the champion has no {FILE}"
+        return {"n": 0, "refused": f"{why}, and a person decides"}
     sampling = Sampling(most, has_dev=results["selection"] == "dev")
     examples = load_examples(found, data, "test", sampling)
-    trained = load_trained(str(champion))
-    if trained is None:
-        return {"n": 0, "refused": f"the champion has no {FILE}, and a person decides"}
     is_copy = trained.mark_copies([example.text for example in examples])
     kept = [example for example, copy in zip(examples, is_copy, strict=True) if not copy]
     about = {"n": len(kept), "trained_on": int(is_copy.sum())}

@@ -77,6 +77,7 @@ def _compute_macro_f1(sums: np.ndarray) -> np.ndarray:
 
 
 def _compute_micro_f1(sums: np.ndarray) -> np.ndarray:
+    """Compute the F1 of all classes, or entities, together."""
     right, predicted, labelled = (one.sum(-1) for one in np.split(sums, 3, axis=-1))
     return _divide(2 * right, predicted + labelled)
 
@@ -90,10 +91,14 @@ def _compute_matthews(sums: np.ndarray) -> np.ndarray:
     return _divide(covariance, np.sqrt(np.maximum(spread, 0.0)))
 
 
+def _compute_moments(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return 1, x, y, x², y², xy [n, 6], from which kappa and correlations are computed."""
+    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
+
+
 def _compute_step_moments(predictions: Predictions) -> np.ndarray:
-    """Return 1, p, g, p², g², pg of the steps predicted and labelled [n, 6]."""
-    p, g = predictions.predicted_classes.astype(np.float64), predictions.gold_array
-    return np.stack([np.ones_like(p), p, g, p * p, g * g, p * g], axis=1)
+    return _compute_moments(predictions.predicted_classes, predictions.gold_array)
 
 
 def _compute_kappa(sums: np.ndarray) -> np.ndarray:
@@ -122,13 +127,6 @@ def _compute_ece(sums: np.ndarray) -> np.ndarray:
     return _divide(np.abs(sums[..., :BINS]).sum(-1), sums[..., BINS])
 
 
-def _compute_moments(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return 1, x, y, x², y², xy of centred values [n, 6]; their sums give a correlation."""
-    x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
-    x, y = x - x.mean(), y - y.mean()
-    return np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1)
-
-
 def _compute_pearson(sums: np.ndarray) -> np.ndarray:
     n, x, y, xx, yy, xy = np.moveaxis(sums, -1, 0)
     spread = np.maximum(n * xx - x**2, 0) * np.maximum(n * yy - y**2, 0)
@@ -136,15 +134,16 @@ def _compute_pearson(sums: np.ndarray) -> np.ndarray:
 
 
 def _list_moments(predictions: Predictions) -> np.ndarray:
-    return _compute_moments(predictions.predicted_numbers, predictions.gold_array)
+    x, y = predictions.predicted_numbers, predictions.gold_array
+    return _compute_moments(x - x.mean(), y - y.mean())  # centred: sums stay small
 
 
 def _list_rank_moments(predictions: Predictions) -> np.ndarray:
     """Return the moments of the ranks, which are taken once: the bootstrap resamples them."""
     from scipy.stats import rankdata
 
-    numbers = predictions.predicted_numbers, predictions.gold_array
-    return _compute_moments(*map(rankdata, numbers))
+    x, y = map(rankdata, (predictions.predicted_numbers, predictions.gold_array))
+    return _compute_moments(x - x.mean(), y - y.mean())
 
 
 def _square_errors(predictions: Predictions) -> np.ndarray:
@@ -154,10 +153,6 @@ def _square_errors(predictions: Predictions) -> np.ndarray:
 def _count_entities(predictions: Predictions) -> np.ndarray:
     """Return how many entities of each sentence are right, predicted and labelled [n, 3]."""
     return np.stack([predictions.scores[n] for n in ("right", "predicted", "labelled")], axis=1)
-
-
-def _compute_entity_f1(sums: np.ndarray) -> np.ndarray:
-    return _divide(2 * sums[..., 0], sums[..., 1] + sums[..., 2])
 
 
 SIGNED: tuple[float, float] = (-1.0, 1.0)
@@ -180,7 +175,7 @@ _EVERY = (
     Metric("mse", "mean squared error", *_make_mean(_square_errors), **LOWER),
     Metric("exact_match", "exact match", *_make_mean(lambda p: p.scores["exact"])),
     Metric("answer_f1", "answer F1", *_make_mean(lambda p: p.scores["f1"])),
-    Metric("entity_f1", "entity F1", _count_entities, _compute_entity_f1),
+    Metric("entity_f1", "entity F1", _count_entities, _compute_micro_f1),
 )
 METRICS: dict[str, Metric] = {metric.name: metric for metric in _EVERY}
 
@@ -219,8 +214,8 @@ def count_confusions(predictions: Predictions) -> list[list[int]]:
 
 def rank_dev_metrics(dev: Mapping[str, float]) -> tuple[float, float]:
     """Return a key that compares by the first metric, then by the loss; no number is worst."""
-    first, loss = next(iter(dev.values()), math.nan), -dev.get("loss", 0.0)
-    return (
-        first if math.isfinite(first) else -math.inf,
-        loss if math.isfinite(loss) else -math.inf,
+    first, loss = (
+        number if math.isfinite(number) else -math.inf
+        for number in (next(iter(dev.values()), math.nan), -dev.get("loss", 0.0))
     )
+    return first, loss

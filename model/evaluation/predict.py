@@ -115,7 +115,9 @@ def predict_tags(
         words = np.zeros(len(example.words), dtype=np.int64)
         words[feature.words[firsts]] = scores[firsts].argmax(1)
         predicted.append(words.tolist())
-        losses.append(_compute_loss(scores[firsts], np.array(feature.target)[firsts]))
+        own, targets = compute_log_softmax(scores[firsts]), np.array(feature.target)[firsts]
+        each = -own[np.arange(len(targets)), targets]
+        losses.append(float(each.mean()) if len(each) else 0.0)
     golds = [list(example.tags) for example in examples]
     found = [find_entities([labels[tag] for tag in tags]) for tags in predicted]
     right = [find_entities([labels[tag] for tag in tags]) for tags in golds]
@@ -132,13 +134,6 @@ def predict_tags(
         n_classes=len(labels),
         scores={name: np.array(of, dtype=np.float64) for name, of in counts.items()},
     )
-
-
-def _compute_loss(scores: np.ndarray, targets: np.ndarray) -> float:
-    """Return the mean cross-entropy of a sentence's tags, 0 where no word is left."""
-    if not len(targets):
-        return 0.0
-    return float(-compute_log_softmax(scores)[np.arange(len(targets)), targets].mean())
 
 
 def find_entities(tags: Sequence[str]) -> set[Entity]:

@@ -93,29 +93,18 @@ def write_predictions(predictions: Predictions, path: Path) -> None:
     """Write a row per example: example_id, label, prediction, probabilities, loss, score_*; labels
     and predictions that are lists or strings as JSON.
     """
-    columns: dict[str, Any] = {
-        "example_id": predictions.ids,
-        "label": _encode_lists(predictions.labels),
-        "prediction": _encode_lists(predictions.predictions),
-        "probabilities": None
-        if predictions.probabilities is None
-        else list(predictions.probabilities),
-        "loss": predictions.loss,
-    }
+    columns: dict[str, Any] = {"example_id": predictions.ids}
+    for name, values in (("label", predictions.labels), ("prediction", predictions.predictions)):
+        is_text = bool(values) and isinstance(values[0], list | str)
+        columns[name] = [json.dumps(v, ensure_ascii=False) for v in values] if is_text else values
+    if predictions.probabilities is not None:
+        columns["probabilities"] = list(predictions.probabilities)
+    columns["loss"] = predictions.loss
     columns |= {f"score_{name}": values for name, values in predictions.scores.items()}
-    table = pa.table({name: values for name, values in columns.items() if values is not None})
-    table = table.replace_schema_metadata(
-        {"amazon_electra": json.dumps({"n_classes": predictions.n_classes})}
-    )
+    metadata = {"amazon_electra": json.dumps({"n_classes": predictions.n_classes})}
     with atomic_path(path) as temporary:
+        table = pa.table(columns).replace_schema_metadata(metadata)
         pq.write_table(table, temporary, compression="zstd")
-
-
-def _encode_lists(values: list[Any]) -> list[Any]:
-    """Return lists and strings as JSON text, numbers as they are."""
-    if values and isinstance(values[0], list | str):
-        return [json.dumps(value, ensure_ascii=False) for value in values]
-    return values
 
 
 def read_predictions(path: Path) -> Predictions:
@@ -123,28 +112,19 @@ def read_predictions(path: Path) -> Predictions:
     require(path.exists(), f"{path}: no such file, which model.evaluate writes")
     table = pq.read_table(path)
     columns = {name: table.column(name) for name in table.column_names}
-    metadata = json.loads(table.schema.metadata[b"amazon_electra"])
-    probabilities = columns.get("probabilities")
+
+    def decode(column: pa.ChunkedArray) -> list[Any]:
+        values = column.to_pylist()
+        return [*map(json.loads, values)] if pa.types.is_string(column.type) else values
+
+    found = columns.get("probabilities")
+    scores = [name for name in columns if name.startswith("score_")]
     return Predictions(
         ids=columns["example_id"].to_pylist(),
-        labels=_decode_lists(columns["label"]),
-        predictions=_decode_lists(columns["prediction"]),
+        labels=decode(columns["label"]),
+        predictions=decode(columns["prediction"]),
         loss=columns["loss"].to_numpy(),
-        probabilities=None
-        if probabilities is None
-        else np.array(probabilities.to_pylist(), dtype=np.float32),
-        n_classes=metadata["n_classes"],
-        scores={
-            n.removeprefix("score_"): c.to_numpy()
-            for n, c in columns.items()
-            if n.startswith("score_")
-        },
+        probabilities=None if found is None else np.array(found.to_pylist(), dtype=np.float32),
+        n_classes=json.loads(table.schema.metadata[b"amazon_electra"])["n_classes"],
+        scores={name.removeprefix("score_"): columns[name].to_numpy() for name in scores},
     )
-
-
-def _decode_lists(column: pa.ChunkedArray) -> list[Any]:
-    """Undo `_encode_lists`."""
-    values = column.to_pylist()
-    if pa.types.is_string(column.type):
-        return [json.loads(value) for value in values]
-    return values

@@ -87,7 +87,7 @@ def compute_interval(
     low, high = _compute_percentiles(values)
     if metric.name == "ece":
         half = NormalDist().inv_cdf((1 + LEVEL) / 2) * float(values.std(ddof=1))
-        low, high = _clip_interval(metric, value, half, _estimate_lift(sums, resampled))
+        low, high = _clip_interval(metric, value, half, sums[None], resampled[None])
     if metric.name in PROPORTIONS and value in (0.0, 1.0):
         low, high = compute_exact_interval(round(value * len(columns)), len(columns))
     return {"value": value, "low": low, "high": high}
@@ -108,30 +108,27 @@ def pool_seeds(
     arranged = _arrange_seeds(full, seed_pairs)
     n, value = len(columns[0]), float(arranged.mean())
     spread = _estimate_spread(arranged, _arrange_seeds(metric.value(resampled), seed_pairs), n)
-    half = _compute_half_width(spread)
-    lift = (
-        float(np.mean([_estimate_lift(*one) for one in zip(sums, resampled, strict=True)]))
-        if metric.name == "ece"
-        else 0.0
-    )
-    low, high = _clip_interval(metric, value, half, lift)
+    low, high = _clip_interval(metric, value, _compute_half_width(spread), sums, resampled)
     if metric.name in PROPORTIONS and (full == full[0]).all() and value in (0.0, 1.0):
         low, high = compute_exact_interval(round(value * n), n)
     return {"value": value, "low": low, "high": high}
 
 
-def _clip_interval(metric: Metric, value: float, half: float, lift: float) -> tuple[float, float]:
-    """Return the interval within the metric's bounds; noise alone may have added `lift`."""
+def _clip_interval(
+    metric: Metric, value: float, half: float, sums: np.ndarray, resampled: np.ndarray
+) -> tuple[float, float]:
+    """Return the interval within the metric's bounds. Of a calibration error it begins lower, by
+    how far noise lifts it; sums [seeds, BINS + 1], resampled [seeds, samples, BINS + 1].
+    """
+    lift = 0.0
+    if metric.name == "ece":
+        # a bin within two standard errors of zero is taken to have no error
+        error, noise = sums[:, None, :BINS], resampled[..., :BINS] - sums[:, None, :BINS]
+        shown = np.where(np.abs(error) > 2 * noise.std(1, keepdims=True), error, 0.0)
+        lifted = np.abs(shown + noise).sum(2).mean(1) - np.abs(shown).sum(2)[:, 0]
+        lift = float((lifted / sums[:, BINS]).mean())
     low, high = np.clip([value - lift - half, value + half], *metric.bounds)
     return float(low), float(high)
-
-
-def _estimate_lift(sums: np.ndarray, resampled: np.ndarray) -> float:
-    """Estimate how far noise lifts a calibration error; resampled [samples, BINS + 1]."""
-    # a bin within two standard errors of zero is taken to have no error
-    error, noise = sums[:BINS], resampled[:, :BINS] - sums[:BINS]
-    shown = np.where(np.abs(error) > 2 * noise.std(0), error, 0.0)
-    return float((np.abs(shown + noise).sum(1).mean() - np.abs(shown).sum()) / sums[BINS])
 
 
 def compute_exact_interval(found: int, n: int, level: float = LEVEL) -> tuple[float, float]:
@@ -168,17 +165,9 @@ def compare_arms(
     else:
         spread, (low, high) = None, _compute_percentiles(resampled[0, 0])
         p = _run_randomization_test(metric, aligned[0], aligned[1], seed)
-    return Comparison(
-        metric.name,
-        difference,
-        low,
-        high,
-        p,
-        n,
-        len(a),
-        pretraining_seeds=len({pretraining for pretraining, _ in seed_pairs or [(None, 0)]}),
-        spread=spread,
-    )
+    pretrainings = len({pretraining for pretraining, _ in seed_pairs or [(None, 0)]})
+    given = metric.name, difference, low, high, p, n, len(a)
+    return Comparison(*given, pretraining_seeds=pretrainings, spread=spread)
 
 
 def correct_comparisons(
@@ -187,12 +176,11 @@ def correct_comparisons(
     """Let the comparisons of a study share what they know of seeds, then correct each p for their
     number (Holm 1979). `independent` says how many share no arm on a task; by default all.
     """
-    known = [i for i, c in enumerate(comparisons) if c.spread and c.spread.least > 0]
-    spreads = [comparisons[i].spread for i in known]
-    pooled = dict(zip(known, _pool_spreads([s for s in spreads if s], independent), strict=True))
-    judged = []
-    for i, c in enumerate(comparisons):
-        if spread := pooled.get(i):
+    known = [c.spread for c in comparisons if c.spread and c.spread.least > 0]
+    pooled, judged = iter(_pool_spreads(known, independent)), []
+    for c in comparisons:
+        if c.spread and c.spread.least > 0:
+            spread = next(pooled)
             low, high, p = _judge(METRICS[c.metric], c.difference, spread)
             c = replace(c, low=low, high=high, p=p, spread=spread)
         judged.append(c)
@@ -211,15 +199,14 @@ def adjust_p_values(ps: Sequence[float]) -> list[float]:
 
 def _align_examples(arms: Sequence[Predictions]) -> list[Predictions]:
     """Return all predictions in the order of the first's examples. UserError where they differ."""
-    wanted = arms[0].ids
-    aligned = []
+    wanted, aligned = arms[0].ids, []
     for predictions in arms:
         place = {example: i for i, example in enumerate(predictions.ids)}
         others = len(place.keys() ^ set(wanted))
         require(not others, f"{others} examples are of one arm alone: use the same data and n_test")
-        same_order = predictions.ids == wanted
-        rows = [] if same_order else [place[i] for i in wanted]
-        aligned.append(predictions if same_order else predictions.take_rows(rows))
+        if predictions.ids != wanted:
+            predictions = predictions.take_rows([place[i] for i in wanted])
+        aligned.append(predictions)
     return aligned
 
 
@@ -319,15 +306,12 @@ def _pool_spreads(spreads: Sequence[Spread], independent: int | None = None) -> 
     measured = logarithms.var(ddof=1) * (1 + 2 / math.sqrt(count))
     prior = 2 * _invert_trigamma(measured - polygamma(1, freedom / 2).mean())
     variance = math.exp(logarithms.mean() + digamma(prior / 2) - math.log(prior / 2))
-    most = float(freedom.mean()) * count
-    return [
-        replace(
-            s,
-            between=(prior * variance + s.freedom * s.between) / (prior + s.freedom),
-            freedom=max(s.freedom, min(prior + s.freedom, most)),
-        )
-        for s in spreads
-    ]
+    most, pooled = float(freedom.mean()) * count, []
+    for s in spreads:
+        weighted = (prior * variance + s.freedom * s.between) / (prior + s.freedom)
+        known = max(s.freedom, min(prior + s.freedom, most))
+        pooled.append(replace(s, between=weighted, freedom=known))
+    return pooled
 
 
 def _invert_trigamma(value: float) -> float:
@@ -377,10 +361,8 @@ def _compute_half_width(spread: Spread) -> float:
     deviation = math.sqrt(spread.known + max(spread.between, spread.least))
     if deviation == 0.0:
         return 0.0
-    # with one degree of freedom the quantile of Student's t is 12.7
-    return float(
-        brentq(lambda half: _compute_p(half, spread) - (1 - LEVEL), deviation / 10, 50 * deviation)
-    )
+    ends = deviation / 10, 50 * deviation  # of Student's t with one degree the quantile is 12.7
+    return float(brentq(lambda half: _compute_p(half, spread) - (1 - LEVEL), *ends))
 
 
 def _run_randomization_test(metric: Metric, a: np.ndarray, b: np.ndarray, seed: int) -> float:

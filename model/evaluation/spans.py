@@ -6,7 +6,6 @@ import re
 import string
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -116,17 +115,6 @@ def compute_overlap_f1(gold: str, text: str) -> float:
         return float(gold_words == words)
     shared = sum((Counter(gold_words) & Counter(words)).values())
     return 2 * shared / (len(gold_words) + len(words))
-
-
-def apply_threshold(predictions: Predictions, threshold: float) -> Predictions:
-    """Return predictions that were made with an infinite threshold as they are at this one."""
-    is_answered = predictions.scores["no_answer"] <= threshold
-    texts = [t if h else "" for t, h in zip(predictions.predictions, is_answered, strict=True)]
-    return replace(
-        predictions,
-        predictions=texts,
-        scores=predictions.scores | score_answers(texts, predictions.labels),
-    )
 
 
 def find_best_threshold(predictions: Predictions) -> tuple[float, float]:

@@ -52,35 +52,26 @@ class FineTuning:
     dev: Sequence[Example]
     dev_features: Sequence[Feature]
     teacher: Teacher | None = None
-    warnings: tuple[str, ...] = ()
+    warning: str | None = None
 
     @classmethod
     def prepare(
         cls, request: Request, examples: Sequence[Example], dev: Sequence[Example], device: Device
     ) -> Self:
-        """Tokenize the examples, and load the teacher; print the warnings too."""
-        task, settings, teacher = request.task, request.settings, request.start.teacher
-        folder = find_tokenizer(request.start)
-        max_length, warning = network.choose_max_length(folder, task, settings)
+        """Tokenize the examples, and load the teacher; print the warning too."""
+        task, settings, folder = request.task, request.settings, request.start.teacher
+        teacher = load_teacher(folder, task, examples, device) if folder else None
+        source = find_tokenizer(request.start)
+        max_length, warning = network.choose_max_length(source, task, settings)
         head = Head(task.name, task.shape, task.labels, max_length, settings.stride)
-        featurizer = head.make_featurizer(network.load_tokenizer(folder))
-        features = featurizer(examples)
+        featurizer = head.make_featurizer(network.load_tokenizer(source))
+        features, of_dev = featurizer(examples), featurizer(dev)
         if task.shape == "span" and settings.empty_windows is not None:
             generator = np.random.default_rng(request.seed)
             features = drop_empty_windows(features, settings.empty_windows, generator)
         if warning:
             print(f"warning: {warning}", file=sys.stderr)
-        return cls(
-            request,
-            device,
-            head,
-            featurizer,
-            features,
-            dev,
-            featurizer(dev),
-            load_teacher(teacher, task, examples, device) if teacher else None,
-            (warning,) if warning else (),
-        )
+        return cls(request, device, head, featurizer, features, dev, of_dev, teacher, warning)
 
     def plan_training(self) -> TrainingSetup:
         """Return all that a training needs but the network; nothing is reported yet."""
@@ -145,14 +136,13 @@ class FineTuning:
         if not self.dev:
             return {}
         task = self.request.task
-        tunes_threshold = task.shape == "span" and not task.always_answered
         logits = network.predict_logits(model, self.dev_features, task.shape, self.device)
-        threshold = math.inf if tunes_threshold else 0.0
+        chosen = dict[str, float]()
+        if task.shape == "span" and not task.always_answered:
+            every = make_predictions(logits, self.dev_features, self.dev, task, math.inf)
+            chosen["threshold"], _ = spans.find_best_threshold(every)
+        threshold = chosen.get("threshold", 0.0)
         predictions = make_predictions(logits, self.dev_features, self.dev, task, threshold)
-        chosen = {}
-        if tunes_threshold:
-            chosen["threshold"], _ = spans.find_best_threshold(predictions)
-            predictions = spans.apply_threshold(predictions, chosen["threshold"])
         return {name: metrics.compute_metric(name, predictions) for name in task.metrics} | chosen
 
 
@@ -179,7 +169,7 @@ def train_network(
         "dev": best.dev,
         "tried": [attempt.summarize() for attempt in attempts],
         "n_train": sum(not example.is_swapped for example in examples),
-        **({"warnings": list(tuning.warnings)} if tuning.warnings else {}),
+        **({"warnings": [tuning.warning]} if tuning.warning else {}),
         "parameters": sum(p.numel() for p in model.parameters()),
         "examples_per_second": best.examples_per_second,
         "device": target.kind,

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from amazon_electra.beam_jobs.core.errors import UserError, refuse, require
+from amazon_electra.beam_jobs.core.errors import refuse, require
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import Device
@@ -63,11 +63,16 @@ def build_network(
 ) -> nn.Module:
     """Return the network before fine-tuning; seed torch first, because the head is drawn here."""
     folder = find_source_folder(encoder, architecture)
-    config = load_config(folder, task, dropout)
-    auto = choose_auto_class(task.shape)
-    if encoder == "random":
-        return draw_network(auto, config)
-    return _load_encoder(auto, folder, config)
+    config, auto = load_config(folder, task, dropout), choose_auto_class(task.shape)
+    if encoder != "random":
+        return _load_encoder(auto, folder, config)
+    model = auto.from_config(config, dtype=torch.float32)
+    if getattr(config, START, None):  # how its pre-training began
+        weights = draw_start_weights(config.to_dict(), torch.initial_seed())
+        ours = {name.removeprefix("electra."): tensor for name, tensor in weights.items()}
+        model.base_model.load_state_dict(ours)
+    network: nn.Module = model
+    return network
 
 
 def prepare_network(model: nn.Module, head: Head, device: Device) -> None:
@@ -84,26 +89,12 @@ def use_unfused_attention(model: nn.Module) -> None:
 
 
 def find_source_folder(encoder: str, architecture: str | None) -> str:
-    if encoder != "random":
-        is_there = not encoder.startswith(("/", ".")) or (Path(encoder) / "config.json").exists()
-        require(is_there, "no config.json there", "encoder", encoder)
-        return encoder
-    if architecture is None:
-        raise UserError("needs `architecture`, a folder to take after", "encoder", encoder)
-    return architecture
-
-
-def draw_network(auto: Any, config: Any) -> nn.Module:
-    """Return the network of an AutoModel class, drawn by torch's seed; its encoder as its
-    pre-training began, where `config` says how.
-    """
-    model: Any = auto.from_config(config, dtype=torch.float32)
-    if getattr(config, START, None):
-        weights = draw_start_weights(config.to_dict(), torch.initial_seed())
-        ours = {name.removeprefix("electra."): tensor for name, tensor in weights.items()}
-        model.base_model.load_state_dict(ours)
-    network: nn.Module = model
-    return network
+    if encoder == "random":
+        require(architecture, "needs `architecture`, a folder to take after", "encoder", encoder)
+        return str(architecture)
+    is_there = not encoder.startswith(("/", ".")) or (Path(encoder) / "config.json").exists()
+    require(is_there, "no config.json there", "encoder", encoder)
+    return encoder
 
 
 def load_config(folder: str, task: Task, dropout: float | None = None) -> Any:
@@ -139,16 +130,12 @@ def _load_encoder(auto: Any, folder: str, config: Any) -> nn.Module:
     """Return the network with the folder's encoder; what follows its last layer, the pooler too, is
     drawn by the seed, so that an encoder whose objective trained no pooler has no other head.
     """
-    drawn: Any = auto.from_config(config, dtype=torch.float32)
+    drawn = auto.from_config(config, dtype=torch.float32).state_dict()
     with name_place("encoder", folder):
         model, lost = load_pretrained(auto, folder, config=config)
         inside = f"{model.base_model_prefix}." if hasattr(model, model.base_model_prefix) else ""
         _refuse_missing([n for n in lost if n.startswith(inside) and "pooler" not in n])
-    fresh = {
-        name: tensor
-        for name, tensor in drawn.state_dict().items()
-        if "pooler" in name or not name.startswith(inside)
-    }
+    fresh = {n: t for n, t in drawn.items() if "pooler" in n or not n.startswith(inside)}
     model.load_state_dict(fresh, strict=False)
     network: nn.Module = model
     return network
@@ -292,10 +279,8 @@ def predict_logits(
 
     def read(members: np.ndarray, logits: Tensor) -> None:
         for i, row in zip(members, logits.float().cpu().numpy(), strict=True):
-            if shape == "span":
-                row = row[:, : lengths[i]]
-            elif shape == "tokens":
-                row = row[: lengths[i]]
+            if shape in ("span", "tokens"):
+                row = row[:, : lengths[i]] if shape == "span" else row[: lengths[i]]
             results[i] = row
 
     for members in cut_prediction_batches(features, batch, PREDICTION_TOKENS.get(device.kind, 0)):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import UserError, refuse, require
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.settings import describe_unknown, format_value
 from amazon_electra.model.config import FinetuningSettings
@@ -57,10 +57,8 @@ def search(
     request = make_request(
         config, data, encoder=encoder, architecture=architecture, teacher=teacher, cache=cache
     )
-    try:
+    with refuse(ImportError, message="a search needs optuna: pip install optuna"):
         import optuna
-    except ImportError:
-        raise UserError("a search needs optuna: pip install optuna") from None
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     from amazon_electra.model.device import open_device
     from amazon_electra.model.finetuning.fit import load_tuning
@@ -108,10 +106,8 @@ def run_trial(trial: Any, tuning: "FineTuning", device: str, space: Space) -> fl
     opened = open_device(device, request.settings.precision)
     own = replace(tuning, request=request, device=opened)
     compare, steps = make_reporter(trial, request.task.metrics[0]), own.plan_training().steps
-    _, attempt = own.train(
-        request.settings.learning_rates[0],
-        report=lambda step, numbers: compare(step / steps, numbers),
-    )
+    rate = request.settings.learning_rates[0]
+    _, attempt = own.train(rate, report=lambda step, numbers: compare(step / steps, numbers))
     if attempt.diverged:
         raise optuna.TrialPruned
     return rank_dev_metrics(attempt.dev)[0]
@@ -146,16 +142,14 @@ def validate_space(space: Space, distils: bool) -> Iterator[str]:
 
 def _check_choices(name: str, choices: Any, distils: bool) -> None:
     """Raise a UserError where a setting cannot be searched, or fine-tuning refuses a choice."""
-    require(name != "learning_rates", "a trial has one rate: write learning_rate")
-    no_effect = {*DATA_SETTINGS, *(() if distils else DISTILLATION_FIELDS)}
-    fields = [n for n in FinetuningSettings.model_fields if n not in no_effect]
-    known = ["learning_rate", *(n for n in fields if n != "learning_rates")]
+    unknown = {"learning_rates", *DATA_SETTINGS, *(() if distils else DISTILLATION_FIELDS)}
+    known = ["learning_rate", *(n for n in FinetuningSettings.model_fields if n not in unknown)]
     require(name in known, describe_unknown(name, known))
-    values = choices
-    if not isinstance(choices, list) or not choices:
-        ends = {"low", "high"}
-        if not isinstance(choices, dict) or not (ends <= choices.keys() <= {*ends, "log"}):
-            raise UserError("give a list of choices, or {low, high, log}")
+    values, is_list = choices, isinstance(choices, list) and choices
+    if not is_list:
+        names = choices.keys() if isinstance(choices, dict) else set()
+        is_range = {"low", "high"} <= names <= {"low", "high", "log"}
+        require(is_range, "give a list of choices, or {low, high, log}")
         values = low, high = choices["low"], choices["high"]
         are_numbers = all(type(end) in (int, float) for end in values)
         is_ordered = are_numbers and low <= high and (low > 0 or not choices.get("log"))
@@ -185,7 +179,5 @@ def draw_settings(trial: Any, space: Space) -> dict[str, Any]:
 
 def make_settings(drawn: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings drawn, `learning_rate` as a grid of one."""
-    settings = dict(drawn)
-    if "learning_rate" in settings:
-        settings["learning_rates"] = [settings.pop("learning_rate")]
-    return settings
+    rates = {"learning_rates": [drawn["learning_rate"]]} if "learning_rate" in drawn else {}
+    return {name: value for name, value in drawn.items() if name != "learning_rate"} | rates

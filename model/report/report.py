@@ -252,7 +252,8 @@ def compose_answer(results: Results, differences: Sequence[Difference]) -> str:
     by_words: dict[str, list[str]] = {}
     for d in [*found, *others] if len(differences) <= MANY else found:
         c = d.oriented
-        effect = f"{get_title(c.metric)} {format_change(c.metric, c.difference)}{d.scope}"
+        scope = " of this one checkpoint" if d.one_checkpoint else ""
+        effect = f"{get_title(c.metric)} {format_change(c.metric, c.difference)}{scope}"
         words = d.words if c.is_significant else f"there is {d.words}"
         shown = f"{d.task} ({effect}, 95% interval {format_range(c)})"
         by_words.setdefault(words, []).append(shown)

@@ -161,10 +161,8 @@ class Results:
         return max(ranks, key=lambda arm: ranks[arm], default="")
 
     def compare_pairs(self, pairs: Sequence[tuple[str, str]] | None = None) -> list["Difference"]:
-        """Compare pairs of arms on every task by its main metric, Holm-corrected over all.
-
-        Without pairs the first arm is compared with each of the others. UserError where two arms
-        have no task and seed in common.
+        """Compare pairs of arms, or the first arm with each of the others, on every task by its
+        main metric, Holm-corrected over all. UserError where two arms have no seed in common.
         """
         pairs = pairs or [(self.arms[0], other) for other in self.arms[1:]]
         compared: list[Difference] = []
@@ -188,9 +186,8 @@ class Results:
     def pair_seeds(
         self, a: str, b: str, task: str
     ) -> tuple[list[SeedPair], list[Predictions], list[Predictions]]:
-        """Return the seeds that two arms share, and the predictions of each.
-
-        An arm without pre-training seeds meets every pre-training of the other one.
+        """Return the seeds that two arms share, and the predictions of each; an arm without
+        pre-training seeds meets every pre-training of the other one.
         """
         own_a, own_b = (
             {cell.seed_pair: cell.predictions for cell in self.list_cells(arm, task)}
@@ -220,11 +217,6 @@ class Difference:
     comparison: Comparison
     one_checkpoint: bool = False
     """Whether there was one pre-training, so that nothing is known of others."""
-
-    @property
-    def scope(self) -> str:
-        """The encoders that the difference holds for, as the end of a phrase that names it."""
-        return " of this one checkpoint" if self.one_checkpoint else ""
 
     @property
     def words(self) -> str:

@@ -1,8 +1,5 @@
-"""Renders the templates beside this module: reports and cards as Markdown, and pages of HTML.
-
-What a template of Markdown prints of others' text is escaped: it shows the text itself and asks for
-nothing. A page opens from a disk without a network, prints, and reads on a telephone: tables scroll
-sideways in their own box.
+"""Renders the templates beside this module: reports and cards as Markdown, and pages of HTML, which
+open without a network. What a template of Markdown prints of others' text is escaped.
 """
 
 import re
@@ -27,12 +24,6 @@ def render_template(template: str, **values: Any) -> str:
     return re.sub(r"\n{3,}", "\n\n", escape_controls(text).strip()) + "\n"
 
 
-def render_page(template: str, **values: Any) -> str:
-    """Return a rendered template of HTML."""
-    text = str(_load_templates(is_markdown=False).get_template(template).render(**values))
-    return escape_controls(text).strip() + "\n"
-
-
 def convert_to_page(title: str, markdown: str) -> str:
     """Return Markdown, which may hold HTML of ours, as one page; its sections are folded."""
     from markdown_it import MarkdownIt
@@ -49,7 +40,8 @@ def convert_to_page(title: str, markdown: str) -> str:
     for section in sections:
         heading, body = section.split("</h2>", 1)
         top += f"<details><summary><h2>{heading}</h2></summary>{body}</details>\n"
-    return render_page("page.html.j2", title=title, content=top)
+    page = _load_templates(is_markdown=False).get_template("page.html.j2")
+    return escape_controls(str(page.render(title=title, content=top))).strip() + "\n"
 
 
 @cache
@@ -69,16 +61,14 @@ def _load_templates(is_markdown: bool) -> Any:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "md": escape,
         "count": "{:,}".format,
         "percent": "{:.0%}".format,
         "names": join_names,
         "fence": lambda text: Markup(fence_code(text)),
         "title": formats.get_title,
     }
-    environment.globals |= {
-        name: getattr(formats, name) for name in vars(formats) if name.startswith("format_")
-    }
+    shown = {n: value for n, value in vars(formats).items() if n.startswith("format_")}
+    environment.globals |= shown
     return environment
 
 

@@ -69,29 +69,16 @@ def write_report(study: str | Path, output: str | Path) -> ReportResult:
     page = convert_to_page(given.title, render_template("report.md.j2", **content))
     (output / "report.md").write_text(summary, encoding="utf-8")
     (output / "report.html").write_text(page, encoding="utf-8")
-    rows = [
-        {
-            "arm": arm,
-            "task": task,
-            "seeds": [cell.seed for cell in results.list_cells(arm, task)],
-            "seed_count": results.count_seeds(arm, task),
-            "metrics": values,
-        }
-        for task, arm in itertools.product(results.tasks, results.arms)
-        if (values := results.pool_metrics(arm, task))
-    ]
-    compared = [
-        {
-            "a": d.a,
-            "b": d.b,
-            "task": d.task,
-            "evidence": d.comparison.is_significant,
-            "words": d.words,
-            "one_checkpoint": d.one_checkpoint,
-            **asdict(d.comparison),
-        }
-        for d in content["differences"]
-    ]
+    rows, compared = [], []
+    for task, arm in itertools.product(results.tasks, results.arms):
+        if values := results.pool_metrics(arm, task):
+            seeds = [cell.seed for cell in results.list_cells(arm, task)]
+            about = {"seeds": seeds, "seed_count": results.count_seeds(arm, task)}
+            rows.append({"arm": arm, "task": task, **about, "metrics": values})
+    for d in content["differences"]:
+        about = {"words": d.words, "one_checkpoint": d.one_checkpoint, **asdict(d.comparison)}
+        evidence = d.comparison.is_significant
+        compared.append({"a": d.a, "b": d.b, "task": d.task, "evidence": evidence, **about})
     result = ReportResult.of(
         {
             "title": given.title,
@@ -111,12 +98,11 @@ def gather(study: ReportInput, base: Path) -> dict[str, Any]:
     """Return what the templates show, by the names that they have for it."""
     results = load_results(study, study.cells, base)
     differences = results.compare_pairs(study.comparisons)
-    tasks, arms = results.tasks, results.arms
-    cells = [results.list_cells(arm, task) for task, arm in itertools.product(tasks, arms)]
+    cells = [results.list_cells(*pair) for pair in itertools.product(results.arms, results.tasks)]
     owners = [Owner.read(base / model) for model in study.models]
     curve = build_label_curve(study, base, results) if study.curve else None
-    mains = [results.get_main_metric(task) for task in tasks]
-    others = itertools.chain(*map(results.list_metrics, tasks))
+    mains = [results.get_main_metric(task) for task in results.tasks]
+    others = itertools.chain(*map(results.list_metrics, results.tasks))
     unread = [
         warn_of_languages(origin, facts.counts.get("language_sample", {}))
         for facts in study.stages
@@ -156,15 +142,12 @@ class TaskSummary:
     """A task in one sentence, and what its owner does next."""
 
     task: str
+    name: str
+    """The task as its owner knows it: of a label the column."""
     sentence: str
     advice: str
     price: str
     """Cost of the model: CPU seconds of its training, megabytes, and milliseconds a review."""
-
-    @property
-    def name(self) -> str:
-        """The task as its owner knows it: of a label the column."""
-        return shorten_task(self.task)
 
 
 def summarize_tasks(
@@ -188,7 +171,8 @@ def summarize_tasks(
             size, time = owner.cost["megabytes"], owner.cost["milliseconds"]
             price.append(f"the model takes {size:,.1f} MB and {time:,.1f} ms a review on a CPU")
         shown = f"{best}: {'; '.join(price)}." if price else ""
-        found.append(TaskSummary(task, describe_best(results, task, best), advice, shown))
+        sentence = describe_best(results, task, best)
+        found.append(TaskSummary(task, shorten_task(task), sentence, advice, shown))
     return found
 
 
@@ -197,10 +181,9 @@ def describe_best(results: Results, task: str, best: str) -> str:
     metrics, about = results.pool_metrics(best, task), results.read_about(task)
     metric = "accuracy" if "accuracy" in metrics else results.get_main_metric(task)
     reached, n = format_with_interval(metric, metrics[metric]), f"{about['n']:,} test examples"
+    parts = [f"{best} has {reached} on {n} ({get_title(metric)})"]
     if metric == "accuracy":
         parts = [f"{best} is right for {reached} of {n}"]
-    else:
-        parts = [f"{best} has {reached} on {n} ({get_title(metric)})"]
     if best != TFIDF_ARM and results.list_cells(TFIDF_ARM, task):
         every = results.compare_pairs([(best, TFIDF_ARM)])
         [c] = [one.comparison for one in every if one.task == task]
@@ -288,10 +271,10 @@ class LabelCurve:
 
 def build_label_curve(study: ReportInput, base: Path, results: Results) -> LabelCurve:
     """Return the curve through the cells with fewer labels and those with all, in `results`."""
-    points: dict[int, Results] = {}
-    for n in sorted({cell.labels for cell in study.curve}):
-        points[n] = load_results(study, [cell for cell in study.curve if cell.labels == n], base)
-    points[0] = results
+    points = {
+        n: load_results(study, [cell for cell in study.curve if cell.labels == n], base)
+        for n in sorted({cell.labels for cell in study.curve})
+    } | {0: results}
     rows, gains = list[list[str]](), list[Gain]()
     for task, arm in itertools.product(results.tasks, results.arms):
         metric = results.get_main_metric(task)

@@ -26,12 +26,9 @@ def write_profile(
     data: Path,
     folder: Path,
 ) -> None:
-    """Write profile.json to a model folder; no file where fewer than MIN_PROFILE texts were tested,
-    or their texts are not those of a corpus.
-
-    The tested texts are those of `test`, or of a small one those that the model was chosen by.
-    Where these are training examples too, half of them are taken: the words of the others are those
-    that it knows.
+    """Write profile.json to a model folder, where at least MIN_PROFILE texts of a corpus were
+    tested: those of `test`, or of a small one those that the model was chosen by. Where these are
+    training examples too, half of them are taken: the words of the others it knows.
     """
     tested = test if test and len(test.ids) >= MIN_PROFILE else held_out
     records = locate_reviews(data, tested.ids)

@@ -1,8 +1,6 @@
-"""Is it being fooled? A rule of a few phrases as a baseline beside the majority class and TF-IDF: a
-template, the name of a list or a shop, an id, "Five Stars", or the length alone.
-
-Where such a rule holds most of what the model knows of the labels, the model has learnt how the
-dump was put together, and not what the reviews say.
+"""Is it being fooled? A rule of a few phrases as a baseline: a template, the name of a list or a
+shop, an id, "Five Stars", or the length alone. Where such a rule holds most of what the model knows
+of the labels, it has learnt how the dump was put together, and not what the reviews say.
 """
 
 import re
@@ -73,11 +71,9 @@ class Giveaway:
 def find_giveaway(
     texts: Sequence[str], labels: np.ndarray, loss: float, titles: Sequence[str] = ()
 ) -> Giveaway | None:
-    """Return the rule that explains most of what a model gains, or None.
-
-    `labels` int [n]; `loss` is the model's mean log-loss on reviews it has not read; `titles` are
-    those of the texts, empty where one has none. A rule is chosen on half of at most MAX_TEXTS
-    reviews and measured on the others.
+    """Return the rule that explains most of what a model gains, or None. `labels` int [n]; `loss`
+    is the model's mean log-loss on reviews it has not read; `titles` are those of the texts, empty
+    where one has none. A rule is chosen on half of at most MAX_TEXTS reviews.
     """
     chosen = np.random.default_rng(0).permutation(len(texts))[:MAX_TEXTS]
     tokens = [TOKEN.findall(texts[i]) for i in chosen]  # as written
@@ -89,10 +85,9 @@ def find_giveaway(
         return None
     first = choose_rule(tokens, own)
     explained, accuracy = measure_rule(first, own)
-    if explained < MAX_SHARE * gain:
-        return None
-    # A model with class weights, or a poor one, may know less than words show.
-    gain = max(gain, cross_validate_words(tokens, own)[0])
+    if explained >= MAX_SHARE * gain:
+        # A model with class weights, or a poor one, may know less than words show.
+        gain = max(gain, cross_validate_words(tokens, own)[0])
     if explained < MAX_SHARE * gain:
         return None
     masked, rule = tokens, first
@@ -101,12 +96,10 @@ def find_giveaway(
         rule = choose_rule(masked, own)
         if measure_rule(rule, own)[0] < MAX_SHARE * gain:
             break
+    places = range(len(classes))
     return Giveaway(
         phrases=first.shown,
-        shares=[
-            [float(column[own == k].mean()) for k in range(len(classes))]
-            for column in first.columns
-        ],
+        shares=[[float(one[own == k].mean()) for k in places] for one in first.columns],
         explained=min(1.0, explained / gain),
         accuracy=accuracy,
         masked_accuracy=cross_validate_words(masked, own)[1],
@@ -200,6 +193,10 @@ def choose_phrases(tokens: Sequence[Sequence[str]], labels: np.ndarray, half: in
     names = vectorizer.get_feature_names_out().tolist()
     totals = np.asarray(has.sum(0)).ravel()
     rule = Rule([], [], [], np.zeros(len(tokens), np.int64))
+
+    def rank_for_readers(phrase: str) -> tuple[bool, int]:  # words only, and many, say most
+        return all(map(str.isalnum, phrase.split(" "))), phrase.count(" ")
+
     for number in range(1, int(labels.max()) + 1):
         rows = np.flatnonzero(rule.groups[:half] == 0)
         if len(np.unique(labels[rows])) < 2:
@@ -213,12 +210,6 @@ def choose_phrases(tokens: Sequence[Sequence[str]], labels: np.ndarray, half: in
         rule.shown.append(max(same, key=rank_for_readers))
         rule.columns.append(column)
     return rule
-
-
-def rank_for_readers(phrase: str) -> tuple[bool, int]:
-    """Rank phrases that the same reviews have: words only, and many of them, say most."""
-    words = phrase.split(" ")
-    return all(word.isalnum() for word in words), len(words)
 
 
 def measure_rule(rule: Rule, labels: np.ndarray) -> tuple[float, float]:

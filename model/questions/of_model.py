@@ -50,11 +50,9 @@ def answer_questions(
     words: Words | None = None,
     averaged: OutOfFold | None = None,
 ) -> dict[str, Any]:
-    """Write suspicious.csv and errors.csv to the model folder; return what results.json says of
-    wrong labels, of what can be promised, of what gives the labels away, and so on.
-
-    `held_out` are the answers that the model was chosen by; a promise rests on them, or on `test`
-    where that is larger. Labels of both, and of `averaged`, are called wrong by the latter, mean
+    """Write suspicious.csv and errors.csv to the model folder; return the `questions` of
+    results.json. `held_out` are the answers that the model was chosen by; a promise rests on them,
+    or on `test` where that is larger. Labels of both are called wrong by `averaged`, mean
     probabilities of several models. The words of each class are those of `words`.
     """
     every = held_out.join(test)
@@ -112,11 +110,8 @@ def answer_questions(
 def answer_set_questions(
     held_out: OutOfFold, test: OutOfFold | None, task: Task, data: Path, folder: Path
 ) -> dict[str, Any]:
-    """Write suspicious.csv and errors.csv to the model folder; return what results.json says of
-    wrong labels.
-
-    Each class is a question of its own, yes or no. A row has all classes of a review as they are
-    given, and as they are with the suspicious ones exchanged.
+    """Do the same for a task of several classes, where each class is a question of its own, yes or
+    no. A row has all classes of a review as they are given, and with the suspicious ones exchanged.
     """
     every = held_out.join(test)
     records: Records = locate_reviews(data, every.ids)
@@ -132,21 +127,14 @@ def answer_set_questions(
     if all(one.estimate is not None for one in found):
         names = ("estimate", "low", "high")
         wrong = replace(wrong, **{name: sum(getattr(w, name) for w in found) for name in names})
-
-    def name_set(has: np.ndarray) -> str:
-        return JOINED_BY.join(name for name, one in zip(task.labels, has, strict=True) if one)
-
-    places = [*np.flatnonzero((suggested != every.labels).any(1))]
-    places.sort(key=lambda place: (-confidence[place], place))
-    errors = [
-        {
-            **records.get(every.ids[place], {"id": every.ids[place]}),
-            "given": name_set(every.labels[place]),
-            "suggested": name_set(suggested[place]),
-            "confidence": float(confidence[place]),
-        }
-        for place in places
-    ]
+    errors = []
+    for place in np.lexsort((np.arange(len(every)), -confidence))[: np.count_nonzero(confidence)]:
+        given, other = (
+            JOINED_BY.join(name for name, has in zip(task.labels, own[place], strict=True) if has)
+            for own in (every.labels, suggested)
+        )
+        row = {"given": given, "suggested": other, "confidence": float(confidence[place])}
+        errors.append({**records.get(every.ids[place], {"id": every.ids[place]}), **row})
     about = write_lists(folder, wrong, errors[: wrong.most_listed], errors)
     about["says"] += f" Each of the {len(task.labels)} classes counts."
     return {"giveaway": None, "wrong_labels": about, "trust": {"targets": []}}
@@ -156,12 +144,11 @@ def list_contradicted_rows(task: Task, data: Path, predict: Predict) -> list[dic
     """Return a row for each text whose exact copies have several labels: the corpus gives those no
     label, so no model was trained on them.
     """
-    entries = []
-    for path in sorted((data / CONTRADICTED).glob("*.jsonl")):
-        entries += [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    column = task.name.removeprefix(LABEL)
+    files = sorted((data / CONTRADICTED).glob("*.jsonl")) if task.name.startswith(LABEL) else []
+    lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
+    entries, column = map(json.loads, lines), task.name.removeprefix(LABEL)
     chosen = [one for one in entries if one["column"] == column][:MAX_CONTRADICTED]
-    if not chosen or not task.name.startswith(LABEL):
+    if not chosen:
         return []
     probabilities = predict([one["text"] for one in chosen])
     return [
@@ -187,14 +174,10 @@ def write_lists(
     counts and the sentence about wrong labels.
     """
     for name, listed in ((SUSPICIOUS, rows), (ERRORS, errors)):
-        shown = (
-            {
-                **row,
-                "confidence": f"{row['confidence']:.4f}",
-                "text": " ".join(row.get("text", "").split())[:TEXT_SHOWN],
-            }
-            for row in listed
-        )
+        shown = []
+        for row in listed:
+            text = " ".join(row.get("text", "").split())[:TEXT_SHOWN]
+            shown.append({**row, "confidence": f"{row['confidence']:.4f}", "text": text})
         write_csv(folder / name, HEADER, shown)
     return {
         "listed": len(rows),

@@ -1,8 +1,6 @@
 """Where is it weak? The accuracy of each slice of the reviews: by length, language, file and month.
 A weak one is worse than the rest by Fisher's exact test, corrected for the number of slices, and so
-on held-out and on test reviews alike.
-
-Classes and stars are no slices: the rarest class is always worse than the rest.
+on held-out and on test reviews alike. Classes are no slices: the rarest is always worse.
 """
 
 from collections import Counter
@@ -77,14 +75,15 @@ def find_slices(
     is_test: Sequence[bool] | np.ndarray | None = None,
 ) -> list[Slice]:
     """Return the slices of at least MIN_REVIEWS reviews and at most half of all, the weakest first.
-
     `right` is bool [n], `fields` has the value of each review by field, `is_test`, bool [n], says
     which reviews are apart from the others: a slice must be weak on both sides.
     """
     from scipy.stats import fisher_exact  # takes a second to load
 
     right = np.asarray(right, bool)
-    is_test = is_test if is_test is None else np.asarray(is_test, bool)
+    every = np.ones(len(right), bool)
+    apart = every if is_test is None else np.asarray(is_test, bool)
+    parts = [part for part in (apart, ~apart) if part.any()] if is_test is not None else []
 
     def test(inside: np.ndarray, part: np.ndarray) -> float:
         """Return p that the answers inside are no worse than the others of a part."""
@@ -94,8 +93,6 @@ def find_slices(
         ]
         return float(fisher_exact(counts, alternative="less").pvalue)
 
-    every = np.ones(len(right), bool)
-    parts = [] if is_test is None else [part for part in (is_test, ~is_test) if part.any()]
     found = []
     for name, values in fields.items():
         counts = Counter(values)

@@ -1,10 +1,7 @@
-"""Where can I trust it? The threshold from which on answers are right as often as was asked.
-
-The promise is one of fixed-sequence testing (Angelopoulos et al. 2021, "Learn then Test"): the
-thresholds of a fixed grid are tried from the highest down, each by the Clopper–Pearson bound at
-95%; the last before the first that fails is taken. The order is fixed beforehand, so the bound
-needs no correction. Out-of-fold scores are of models with fewer labels than the one that is kept:
-what it promises is rather too little.
+"""Where can I trust it? The threshold from which on answers are right as often as was asked, by
+fixed-sequence testing (Angelopoulos et al. 2021, "Learn then Test"): a fixed grid is tried from the
+highest down, each threshold by the Clopper–Pearson bound at 95%, up to the first that fails, which
+needs no correction. Out-of-fold scores are of models with fewer labels: they promise rather less.
 """
 
 import math
@@ -58,11 +55,9 @@ class Trust:
 def choose_threshold(
     confidence: np.ndarray, is_right: np.ndarray, target: float, level: float = LEVEL
 ) -> Trust:
-    """Return the lowest threshold that keeps the promise.
-
+    """Return the lowest threshold that keeps the promise, for all but 1 - `level` of dumps.
     `confidence` float [n] is the probability of each answer, `is_right` bool [n]; both are out of
-    fold, of reviews that stand for those to come. The promise is broken for at most 1 - `level` of
-    all dumps.
+    fold, of reviews that stand for those to come.
     """
     from scipy.stats import beta  # takes a second to load
 

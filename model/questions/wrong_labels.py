@@ -82,15 +82,11 @@ def is_claimed(low: float | None, n: int) -> bool:
 
 
 def find_wrong_labels(probabilities: np.ndarray, labels: np.ndarray, steps: int = 1) -> WrongLabels:
-    """Return which labels look wrong, and how many are.
-
-    `probabilities` [n, classes] are out of fold and calibrated; `labels` int [n]. Listed is every
-    review whose likeliest class is another, first those whose own label is least probable. Classes
-    nearer than `steps` do not count as another: 4 stars for 5 are a matter of taste.
-
-    The model counts as right in the SUREST share of the answers of each class: as often as labels
-    differ there, labels are wrong among all. What differs beyond that are mistakes of the model,
-    and where it makes more than MISTAKES there is no estimate.
+    """Return which labels look wrong, and how many are. `probabilities` [n, classes] are out of
+    fold and calibrated; `labels` int [n]. Listed is every review whose likeliest class is at least
+    `steps` away (4 stars for 5 are a matter of taste), the least probable labels first. The model
+    counts as right in the SUREST answers of each class: as often as labels differ there they are
+    wrong among all. The rest are its mistakes; above MISTAKES there is no estimate.
     """
     n, classes = probabilities.shape
     near = abs(np.arange(classes) - labels[:, None]) < steps

@@ -3,6 +3,7 @@
 import json
 import math
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from amazon_electra.beam_jobs.core.files import atomic_path
@@ -17,15 +18,10 @@ class MetricsLog:
         """Open the log; `after_step` is the step resumed from, None starts an empty one."""
         self._path = Path(folder) / FILE_NAME
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        kept = (
-            []
-            if after_step is None
-            else [line for line in read_metrics(folder) if line["step"] <= after_step]
-        )
+        known = [] if after_step is None else read_metrics(folder)
+        kept = [json.dumps(line) + "\n" for line in known if line["step"] <= (after_step or 0)]
         with atomic_path(self._path) as temporary:
-            temporary.write_text(
-                "".join(json.dumps(line) + "\n" for line in kept), encoding="utf-8"
-            )
+            temporary.write_text("".join(kept), encoding="utf-8")
 
     def log(self, step: int, **numbers: float) -> None:
         """Append the finite ones of the numbers as the line of a step."""
@@ -36,13 +32,8 @@ class MetricsLog:
 
 def read_metrics(folder: Path) -> list[dict[str, float]]:
     """Return the lines logged so far, without a last line that a kill cut short."""
-    path = Path(folder) / FILE_NAME
-    if not path.exists():
-        return []
-    lines = []
-    for text in path.read_text(encoding="utf-8").splitlines():
-        try:
+    path, lines = Path(folder) / FILE_NAME, []
+    for text in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        with suppress(json.JSONDecodeError):
             lines.append(json.loads(text))
-        except json.JSONDecodeError:
-            continue
     return lines

@@ -46,10 +46,7 @@ FINAL_CODES = {
     *("INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST"),
     *("RESOURCE_ALREADY_EXISTS", "BAD_REQUEST"),
 }
-FINAL_ERRORS = (
-    *(AssertionError, AttributeError, FileNotFoundError),
-    *(LookupError, TypeError, ValueError),
-)
+FINAL_ERRORS = AttributeError, FileNotFoundError, LookupError, TypeError, ValueError
 """Errors that another attempt would get again, beside FINAL_CODES: the request is dropped."""
 
 log = logging.getLogger("amazon_electra.tracking")
@@ -96,9 +93,8 @@ class Tracking:
         self, name: str, folder: Path, parameters: Mapping[str, Any], tags: Mapping[str, str]
     ) -> Iterator[TrackedRun]:
         """Mirror metrics and load in a nested run, which a second attempt continues."""
-        run = self._runs.setdefault(
-            (name, tags.get(FINGERPRINT, "")), TrackedRun(name, Path(folder))
-        )
+        run = self._runs.setdefault((name, tags.get(FINGERPRINT, "")), TrackedRun(name, folder))
+        status = "FAILED"
 
         def begin() -> None:
             from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
@@ -108,9 +104,6 @@ class Tracking:
             run.monitor.start()
             self._followed.append(run)
 
-        self._ask(begin)
-        status = "FAILED"
-
         def end() -> None:
             self._send_lines(run)
             self._client.set_terminated(run.id, status=status)
@@ -118,6 +111,7 @@ class Tracking:
             if run.monitor:
                 run.monitor.finish()
 
+        self._ask(begin)
         try:
             yield run
             status = "FINISHED"
@@ -141,7 +135,7 @@ class Tracking:
                 return
             self._create_run(run, parameters, tags)
             self._send_lines(run)
-            self._send_metrics(run, [{"step": 0, "time": time.time(), **metrics}])
+            self._send_metrics(run, [{"step": 0, **metrics}])
             self._client.set_terminated(run.id, status="FINISHED")
 
         self._ask(mirror)
@@ -182,10 +176,8 @@ class Tracking:
         while self._thread.is_alive() and status != "KILLED" and not self._is_away:
             self._thread.join(1)
         if self._thread.is_alive():
-            log.warning(
-                "MLflow at %s did not take everything in time; the next run sends the rest",
-                hide_credentials(self.uri),
-            )
+            late = "MLflow at %s did not take everything in time; the next run sends the rest"
+            log.warning(late, hide_credentials(self.uri))
 
     @property
     def is_sent(self) -> bool:
@@ -220,6 +212,10 @@ class Tracking:
 
     def _flush(self) -> bool:
         """Send what was asked for, in order, and new lines; return whether MLflow took all."""
+
+        def report(error: Exception, level: int) -> None:
+            log.log(level, "MLflow at %s: %s", *map(hide_credentials, (self.uri, str(error))))
+
         try:
             self._connect()
             while self._waiting:
@@ -229,29 +225,26 @@ class Tracking:
                     is_final = getattr(error, "error_code", "") in FINAL_CODES
                     if not (is_final or isinstance(error, FINAL_ERRORS)):
                         raise
-                    log.warning("MLflow at %s: %s", *map(hide_credentials, (self.uri, str(error))))
+                    report(error, logging.WARNING)
                 self._waiting.popleft()
             for run in self._followed:
                 self._send_lines(run)
         except Exception as error:
-            level = logging.DEBUG if self._is_away else logging.WARNING
-            address, message = hide_credentials(self.uri), hide_credentials(str(error))
-            log.log(level, "MLflow at %s: %s", address, message)
+            report(error, logging.DEBUG if self._is_away else logging.WARNING)
             self._is_away = True
-            return False
-        self._is_away = False
-        return True
+        else:
+            self._is_away = False
+        return not self._is_away
 
     def _connect(self) -> None:
         if self._client:
             return
         client = create_client(self.uri)
-        experiment = client.get_experiment_by_name(EXPERIMENT)
-        if experiment and experiment.lifecycle_stage == "deleted":  # it takes no run
-            client.restore_experiment(experiment.experiment_id)
-            log.warning("MLflow: the experiment %s was deleted; it is restored", EXPERIMENT)
-        if experiment:
+        if experiment := client.get_experiment_by_name(EXPERIMENT):
             self._experiment_id = experiment.experiment_id
+            if experiment.lifecycle_stage == "deleted":  # it takes no run
+                client.restore_experiment(experiment.experiment_id)
+                log.warning("MLflow: the experiment %s was deleted; it is restored", EXPERIMENT)
         else:
             is_server = self.uri.startswith("http")
             artifacts = None if is_server else self._artifacts or locate_artifacts(self.uri)
@@ -296,18 +289,13 @@ class Tracking:
         """Send every number of the lines; `step` and `time` are each line's place."""
         from mlflow.entities import Metric
 
-        metrics = [
-            Metric(
-                re.sub(OUTSIDE_NAMES, "-", name.replace("@", "_at_")),
-                float(value),
-                int(line.get("time", time.time()) * 1000),
-                int(line["step"]),
-            )
-            for line in lines
-            for name, value in line.items()
-            if name not in ("step", "time")
-            and isinstance(value, int | float)
-            and not isinstance(value, bool)
-        ]
+        metrics = []
+        for line in lines:
+            milliseconds, step = int(line.get("time", time.time()) * 1000), int(line["step"])
+            for name, value in line.items():
+                is_number = isinstance(value, int | float) and not isinstance(value, bool)
+                if is_number and name not in ("step", "time"):
+                    shown = re.sub(OUTSIDE_NAMES, "-", name.replace("@", "_at_"))
+                    metrics.append(Metric(shown, float(value), milliseconds, step))
         for start in range(0, len(metrics), BATCH_METRICS):
             self._client.log_batch(run.id, metrics=metrics[start : start + BATCH_METRICS])

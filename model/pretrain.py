@@ -9,8 +9,8 @@ from typing import Annotated
 import torch
 from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.core.files import make_writable_folder
+from amazon_electra.beam_jobs.core.errors import require
+from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.settings import parse_field
 from amazon_electra.model.architecture import Architecture
@@ -41,10 +41,9 @@ def configure_recipe(
         defaults = choose_settings(origin.main, settings, has_generator=has_generator)
     for path, text in settings.items():
         name = path.removeprefix("pretraining.")
-        if name not in shape or name in CHOSEN_HERE:
-            continue
-        if parse_field(Architecture, name, text) != parse_field(Architecture, name, shape[name]):
-            raise UserError(f"{start_from} has {name}={shape[name]}; leave it out", path, text)
+        if name in shape and name not in CHOSEN_HERE:
+            own, its = (parse_field(Architecture, name, one) for one in (text, shape[name]))
+            require(own == its, f"{start_from} has {name}={its}; leave it out", path, text)
     if config.steps is not None:
         settings["steps"] = str(config.steps)
     if not origin:
@@ -130,7 +129,9 @@ def pretrain(
         if state := training.checkpoints.find(device):
             training.restore_state(state)
         if device.is_rank0:
-            save.write_config(training, recipe, found, place or "")
+            read = {"shards": str(found.folder), "shards_fingerprint": found.fingerprint}
+            begun = {"start_from": place or "", "start": training.start}
+            write_json(output / "config.json", recipe.describe() | read | begun)
         training.train()
         return PretrainResult.of(save.write_outputs(training, recipe, found, origin))
     finally:

@@ -80,12 +80,9 @@ def find_kind(config: Config) -> Kind | None:
     for field, what in _REFUSED.items():
         require(not config.get(field), f"this model has {what}, and predicts no masked tokens")
     kind = KINDS.get(name)
-    if (
-        kind
-        and config.get(kind.activation, "gelu") in EXACT_GELU
-        and config.get("position_embedding_type", "absolute") == "absolute"
-        and not config.get("pruned_heads")
-    ):
+    is_absolute = config.get("position_embedding_type", "absolute") == "absolute"
+    is_exact = kind and config.get(kind.activation, "gelu") in EXACT_GELU
+    if is_exact and is_absolute and not config.get("pruned_heads"):
         return kind
     _read_foreign(config)
     return None
@@ -101,8 +98,9 @@ def _read_foreign(config: Config) -> Any:
 
     name = config.get("model_type")
     kind = CONFIG_MAPPING[name] if name in CONFIG_MAPPING else None  # noqa: SIM401  # no `get`
-    if kind not in MODEL_FOR_MASKED_LM_MAPPING or kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING:
-        raise UserError(f"config.json: model_type={name} predicts no masked tokens")
+    is_decoder = kind in MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING
+    is_masked = kind in MODEL_FOR_MASKED_LM_MAPPING and not is_decoder
+    require(is_masked, f"config.json: model_type={name} predicts no masked tokens")
     with refuse(Exception, message="config.json: {}"):  # transformers raises many kinds
         return CONFIG_MAPPING[name].from_dict(dict(config))
 

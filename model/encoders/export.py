@@ -5,10 +5,8 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from amazon_electra.beam_jobs.core.files import write_json
@@ -49,25 +47,6 @@ def convert_from_transformers(
         for ours, theirs in mapping.items()
         if all(name in weights for name in theirs)
     }
-
-
-def write_model_folder(
-    folder: Path, config: dict[str, Any], weights: dict[str, Tensor], vocabulary: Path, card: str
-) -> None:
-    """Write a transformers folder, whole or not at all."""
-    with write_folder(folder, vocabulary, card) as temporary:
-        write_json(temporary / "config.json", config)
-        save_file(weights, temporary / "model.safetensors", metadata={"format": "pt"})
-
-
-def write_module_folder(
-    folder: Path, network: Any, config: Mapping[str, Any], vocabulary: Path, card: str
-) -> None:
-    """Write a folder of transformers' own module; `config` wins over the module's."""
-    with write_folder(folder, vocabulary, card) as temporary:
-        network.save_pretrained(temporary)
-        file = temporary / "config.json"
-        write_json(file, read_json(file) | config)
 
 
 def write_pooling(folder: Path, width: int, max_length: int, mode: str, encoder: str = "") -> None:

@@ -87,7 +87,6 @@ def describe_use(name: str, folder: Path) -> dict[str, str]:
     pooling: Any = {}
     with suppress(ValueError):
         pooling = find_json(folder / POOLING_FILE)
-    pooling = pooling if isinstance(pooling, dict) else {}
     is_first = pooling.get("pooling_mode_cls_token") is True or pooling.get("pooling_mode") == "cls"
     return {"pooling": "cls" if is_first else "mean", "amazon": ""}
 
@@ -115,9 +114,7 @@ def find_languages(about: Mapping[str, Any]) -> set[str]:
 def warn_of_languages(about: Mapping[str, Any], reviews: Mapping[str, int]) -> str:
     """Return which frequent language (`reviews` by language) is not read; empty for none."""
     known, total = find_languages(about), sum(reviews.values())
-    if not known or MULTILINGUAL in known:
-        return ""
-    for language, count in reviews.items():
+    for language, count in reviews.items() if known and MULTILINGUAL not in known else ():
         if count >= MIN_SHARE * total and SAME.get(language, language) not in known:
             return (
                 f"{count / total:.0%} of the reviews are in the language {language}, and "

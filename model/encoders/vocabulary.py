@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer, normalizers
 
-from amazon_electra.beam_jobs.core.errors import UserError, refuse, require
+from amazon_electra.beam_jobs.core.errors import refuse, require
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.nesting import find_json, load_json
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
@@ -29,7 +29,7 @@ def read_entries(folder: Path) -> list[str]:
     """Return the entries by id, of vocab.txt or of tokenizer.json."""
     if (folder / "vocab.txt").is_file():
         return read_words(folder / "vocab.txt")
-    return list_all_entries(_read_tokenizer(folder / "tokenizer.json"))
+    return list_all_entries(load_published_tokenizer(folder))
 
 
 def read_words(path: Path) -> list[str]:
@@ -40,20 +40,9 @@ def read_words(path: Path) -> list[str]:
 def list_all_entries(tokenizer: Tokenizer) -> list[str]:
     """Return the entries by id; UserError where ids are left out."""
     entries, ids = list_entries(tokenizer), tokenizer.get_vocab()
-    if [ids[entry] for entry in entries] != list(range(len(entries))):
-        raise UserError("tokenizer.json leaves out ids, or gives one twice; copy it again")
+    are_whole = [ids[entry] for entry in entries] == list(range(len(entries)))
+    require(are_whole, "tokenizer.json leaves out ids, or gives one twice; copy it again")
     return entries
-
-
-def _read_tokenizer(path: Path) -> Tokenizer:
-    """Return the tokenizer of a tokenizer.json without truncation and padding."""
-    # tokenizers raises no class of its own
-    with refuse(Exception, message="tokenizer.json is damaged ({}); copy it again"):
-        load_json(path.read_text(encoding="utf-8"))
-        tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer
 
 
 def check_entries(entries: list[str], rows: int) -> None:
@@ -74,33 +63,31 @@ def load_published_tokenizer(folder: Path) -> Tokenizer:
     BERT's, which folds case unless tokenizer_config.json says otherwise; SentencePiece and
     merges.txt are converted by transformers.
     """
-    config = read_tokenizer_config(folder)
-    if (folder / "tokenizer.json").is_file():
-        return _read_tokenizer(folder / "tokenizer.json")
-    if (folder / "vocab.txt").is_file():
+    config, file = read_tokenizer_config(folder), folder / "tokenizer.json"
+    if file.is_file():  # tokenizers raises no class of its own
+        with refuse(Exception, message="tokenizer.json is damaged ({}); copy it again"):
+            load_json(file.read_text(encoding="utf-8"))
+            tokenizer = Tokenizer.from_file(str(file))
+    elif (folder / "vocab.txt").is_file():
         entries = read_words(folder / "vocab.txt")
-        if missing := [token for token in NEEDED if token not in entries]:
-            raise UserError(f"vocab.txt lacks {', '.join(missing)}: give its tokenizer.json")
-        return build_tokenizer_of(
-            entries, bool(config.get("do_lower_case", True)), config.get("strip_accents")
-        )
-    return _convert_tokenizer(folder)
+        missing = ", ".join(token for token in NEEDED if token not in entries)
+        require(not missing, f"vocab.txt lacks {missing}: give its tokenizer.json")
+        folds_case = bool(config.get("do_lower_case", True))
+        tokenizer = build_tokenizer_of(entries, folds_case, config.get("strip_accents"))
+    else:
+        is_slow = any((folder / name).is_file() for name in SLOW_FILES)
+        require(is_slow, "put its tokenizer.json (or vocab.txt) beside the weights")
+        from transformers import AutoTokenizer
+        from transformers.utils import logging
 
-
-def _convert_tokenizer(folder: Path) -> Tokenizer:
-    """Return what transformers makes of tokenizer files that are not tokenizer.json."""
-    if not any((folder / name).is_file() for name in SLOW_FILES):
-        raise UserError("put its tokenizer.json (or vocab.txt) beside the weights")
-    from transformers import AutoTokenizer
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    # of every kind: the converters' packages may be missing
-    with refuse(Exception, message="put its tokenizer.json beside the weights ({})"):
-        made = AutoTokenizer.from_pretrained(folder, trust_remote_code=False).backend_tokenizer
-    made.no_truncation()
-    made.no_padding()
-    return made
+        logging.set_verbosity_error()
+        # of every kind: the converters' packages may be missing
+        with refuse(Exception, message="put its tokenizer.json beside the weights ({})"):
+            made = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+            tokenizer = made.backend_tokenizer
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 SLOW_FILES = (
@@ -126,10 +113,9 @@ def write_published_tokenizer(
     roles = {f"{role}_token": _name_token(config.get(f"{role}_token")) for role in ROLES}
     roles = {role: token for role, token in roles.items() if token in entries}
     if "mask_token" not in roles:
-        found = next((token for token in ("<mask>", "[MASK]") if token in entries), None)
-        if found is None:
-            raise UserError("its tokenizer has no mask token")
-        roles["mask_token"] = found
+        found = [token for token in ("<mask>", "[MASK]") if token in entries]
+        require(found, "its tokenizer has no mask token")
+        roles["mask_token"] = found[0]
     with refuse(ValueError, message="tokenizer.json: {}"):
         find_specials(tokenizer)
     tokenizer.save(str(folder / "tokenizer.json"))

@@ -113,34 +113,22 @@ def map_names(
     (query, key, value). `trunk` is our prefix of the encoder, by default the role.
     """
     trunk = trunk or role
-    heads = (
-        {
-            f"{trunk}_head.dense": "discriminator_predictions.dense",
-            f"{trunk}_head.out": "discriminator_predictions.dense_prediction",
-        }
-        if role == "discriminator"
-        else {
-            f"{trunk}_head.dense": "generator_predictions.dense",
-            f"{trunk}_head.norm": "generator_predictions.LayerNorm",
-        }
-    )
-    pairs: list[tuple[str, tuple[str, ...]]] = [
-        (ours, (theirs,)) for ours, theirs in EMBEDDINGS.items()
-    ]
+    modules = {f"{trunk}_head.dense": f"{role}_predictions.dense"}
+    if role == "discriminator":
+        modules[f"{trunk}_head.out"] = "discriminator_predictions.dense_prediction"
+    else:
+        modules[f"{trunk}_head.norm"] = "generator_predictions.LayerNorm"
+    if project:
+        modules[f"{trunk}.project"] = "electra.embeddings_project"
+    names: dict[str, tuple[str, ...]] = {ours: (its,) for ours, its in EMBEDDINGS.items()}
     for kind in ("weight", "bias"):
-        if project:
-            pairs.append((f"{trunk}.project.{kind}", (f"electra.embeddings_project.{kind}",)))
         for n in range(layers):
-            theirs = f"electra.encoder.layer.{n}"
-            stacked = tuple(
-                f"{theirs}.attention.self.{part}.{kind}" for part in ("query", "key", "value")
-            )
-            pairs.append((f"{trunk}.layers.{n}.qkv.{kind}", stacked))
-            pairs += [
-                (f"{trunk}.layers.{n}.{a}.{kind}", (f"{theirs}.{b}.{kind}",))
-                for a, b in _LAYER.items()
-            ]
-        pairs += [(f"{a}.{kind}", (f"{b}.{kind}",)) for a, b in heads.items()]
+            ours, theirs = f"{trunk}.layers.{n}", f"electra.encoder.layer.{n}"
+            parts = ("query", "key", "value")
+            stacked = tuple(f"{theirs}.attention.self.{part}.{kind}" for part in parts)
+            names[f"{ours}.qkv.{kind}"] = stacked
+            names |= {f"{ours}.{a}.{kind}": (f"{theirs}.{b}.{kind}",) for a, b in _LAYER.items()}
+        names |= {f"{a}.{kind}": (f"{b}.{kind}",) for a, b in modules.items()}
     if role == "generator":
-        pairs.append((f"{trunk}_head.bias", ("generator_lm_head.bias",)))
-    return dict(pairs)
+        names[f"{trunk}_head.bias"] = ("generator_lm_head.bias",)
+    return names

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from amazon_electra.beam_jobs.core.errors import UserError, refuse, require
+from amazon_electra.beam_jobs.core.errors import refuse, require
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders.config import MIN_TYPES, Config, find_kind
 from amazon_electra.model.encoders.places import PICKLED_WEIGHTS, SAFE_WEIGHTS
@@ -36,8 +36,7 @@ def read_weights(folder: Path, config: Config) -> Weights:
         for file in list_tensor_files(folder)
         for name, tensor in load_tensors(file).items()
     }
-    if WORDS not in weights:
-        raise UserError(f"no {config['model_type'].upper()} weights there")
+    require(WORDS in weights, f"no {config['model_type'].upper()} weights there")
     types = weights.get(TYPES, torch.zeros(1, weights[WORDS].shape[1]))
     weights[TYPES] = torch.cat([types, types[:1].expand(max(0, MIN_TYPES - len(types)), -1)])
     untied = weights.pop(UNTIED, None)

@@ -4,6 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from safetensors.torch import save_file
+
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.nesting import find_json, read_json
 from amazon_electra.model.encoders import config as encoder_config
@@ -22,16 +24,6 @@ from amazon_electra.model.tracking.metrics_log import read_metrics
 
 MEASURES = ("loss", "auc", "accuracy")
 """Parts of the names of what result.json has of the log."""
-
-
-def write_config(training: Training, recipe: Recipe, shards: Shards, start_from: str) -> None:
-    resolved = recipe.describe() | {
-        "shards": str(shards.folder),
-        "shards_fingerprint": shards.fingerprint,
-        "start_from": start_from,
-        "start": training.start,  # what is known of the start weights
-    }
-    write_json(training.folder / "config.json", resolved)
 
 
 def write_outputs(
@@ -57,8 +49,7 @@ def write_outputs(
 
 
 def summarize_run(training: Training) -> dict[str, Any]:
-    totals = training.totals
-    last: dict[str, float] = {}
+    totals, last = training.totals, dict[str, float]()
     for line in read_metrics(training.folder):
         last |= {n: v for n, v in line.items() if any(part in n for part in MEASURES)}
     return {
@@ -91,7 +82,10 @@ def _write_network(
     card = _render_card(training, recipe, shards, result, trunk)
     if model.module is not None:
         changed = {encoder_config.TRAINED_LENGTH: training.trained_length, **model.changed_config}
-        export.write_module_folder(folder, model.module, changed, shards.vocabulary, card)
+        with export.write_folder(folder, shards.vocabulary, card) as temporary:
+            model.module.save_pretrained(temporary)
+            file = temporary / "config.json"
+            write_json(file, read_json(file) | changed)
         return
     role: encoder_config.Role = "generator"
     published: dict[str, Any] = {}
@@ -116,7 +110,9 @@ def _write_network(
     tensors = export.convert_to_transformers(dict(model.named_parameters()), mapping)
     if not (recipe.pretraining.has_segments or training.identity["origin"]):
         export.copy_type_row(tensors)
-    export.write_model_folder(folder, config, tensors, shards.vocabulary, card)
+    with export.write_folder(folder, shards.vocabulary, card) as temporary:
+        write_json(temporary / "config.json", config)
+        save_file(tensors, temporary / "model.safetensors", metadata={"format": "pt"})
 
 
 LINEAGE = ("vocabulary", "shards", "code", "origin")

@@ -116,17 +116,12 @@ def has_fast_bf16_products() -> bool:
     BF16 (a Xeon whose AMX a virtual machine hides takes 1.8 times as long). What the CPU is
     decides, not a timing: timed beside other work, one process in six found such a Xeon fast.
     """
-    try:
-        lines = CPU_INFO.read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux
+    if not CPU_INFO.is_file():  # not Linux
         return False
-    processor = {
-        name.strip(): words.split() for name, _, words in (line.partition(":") for line in lines)
-    }
-    flags = processor.get("flags", [])
-    return "amx_bf16" in flags or (
-        "avx512_bf16" in flags and processor.get("vendor_id") == ["AuthenticAMD"]
-    )
+    lines = (line.partition(":") for line in CPU_INFO.read_text(encoding="utf-8").splitlines())
+    processor = {name.strip(): words.split() for name, _, words in lines}
+    flags, is_amd = processor.get("flags", []), processor.get("vendor_id") == ["AuthenticAMD"]
+    return "amx_bf16" in flags or (is_amd and "avx512_bf16" in flags)
 
 
 def are_products_fp32() -> bool:
@@ -203,12 +198,9 @@ class XlaSpmd(Xla):
 
         batch = {}
         for name, array in arrays.items():
-            sharding = self._spmd.ShardingSpec(
-                self._mesh, self._split_rows(array.ndim), minibatch=array.ndim > 0
-            )
-            [batch[name]] = xla_model.send_cpu_data_to_device(
-                [torch.as_tensor(array)], self.torch, sharding
-            )
+            rows, tensors = self._split_rows(array.ndim), [torch.as_tensor(array)]
+            sharding = self._spmd.ShardingSpec(self._mesh, rows, minibatch=array.ndim > 0)
+            [batch[name]] = xla_model.send_cpu_data_to_device(tensors, self.torch, sharding)
         return batch
 
     def put_whole(self, arrays: dict[str, NDArray[np.generic]]) -> dict[str, Tensor]:

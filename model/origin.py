@@ -66,11 +66,9 @@ def write_origin(
     that is there already keeps its commit. Where it fails, nothing is left behind.
     """
     held: dict[str, Any] = find_json(folder / METADATA_FILE)
-    is_same = "pooling" in held and (held["place"], held.get("generator_place")) == (
-        place,
-        generator,
-    )
-    has_weights = is_same and held["revision"] and (folder / WEIGHTS).is_file()
+    places = held.get("place"), held.get("generator_place")
+    is_same = "pooling" in held and places == (place, generator) and held["revision"]
+    has_weights = is_same and (folder / WEIGHTS).is_file()
     if has_weights and hash_file(folder / WEIGHTS) == held["sha256"]:
         return held
     was_there = folder.exists()
@@ -109,18 +107,17 @@ def _write_network(place: str, field: str, folder: Path) -> dict[str, Any]:
     """Write one network's files and return what origin.json says of it."""
     with name_place(field, place):
         found = find_published(place)
-        config = read_config(found.folder)
-        shape = read_architecture(config)
-        tokenizer = load_published_tokenizer(found.folder)
-        parameters, has_head = _check_network(found.folder, config, shape, tokenizer)
+        source, config = found.folder, read_config(found.folder)
+        shape, tokenizer = read_architecture(config), load_published_tokenizer(source)
+        parameters, has_head = _check_network(source, config, shape, tokenizer)
         length = min(shape.max_positions, config.get(TRAINED_LENGTH) or shape.max_positions)
-        about = known.describe_use(found.name, found.folder)
-        write_published_tokenizer(folder, tokenizer, found.folder, length)
+        about = known.describe_use(found.name, source)
+        write_published_tokenizer(folder, tokenizer, source, length)
         pooling = {POOLING: "cls"} if about["pooling"] == "cls" else {}
         write_json(folder / "config.json", {**config, **pooling})
-        _copy_tensors(found.folder, folder / WEIGHTS)
-        if (found.folder / "README.md").is_file():
-            shutil.copyfile(found.folder / "README.md", folder / "README.md")
+        _copy_tensors(source, folder / WEIGHTS)
+        if (source / "README.md").is_file():
+            shutil.copyfile(source / "README.md", folder / "README.md")
         named = ("hidden", "layers", "heads", "intermediate", "embedding", "max_positions")
         return {
             "place": place,
@@ -128,10 +125,9 @@ def _write_network(place: str, field: str, folder: Path) -> dict[str, Any]:
             "name": found.name,
             "revision": found.revision,
             "version": found.version,
-            **read_card(found.folder),
+            **read_card(source),
             **about,
-            **{name: getattr(shape, name) for name in named},
-            "layer_norm_eps": shape.layer_norm_eps,
+            **{name: getattr(shape, name) for name in (*named, "layer_norm_eps")},
             "vocabulary_size": count_rows(tokenizer),
             "lower_case": getattr(tokenizer.normalizer, "lowercase", None),
             "trained_length": length,
@@ -165,14 +161,11 @@ def _check_network(
 
 def _copy_tensors(folder: Path, target: Path) -> None:
     files = encoder_weights.list_tensor_files(folder)
-    if len(files) == 1 and files[0].suffix == ".safetensors":
+    if [file.suffix for file in files] == [".safetensors"]:
         shutil.copyfile(files[0], target)
         return
-    tensors = {
-        name: tensor.contiguous().clone()
-        for file in files
-        for name, tensor in encoder_weights.load_tensors(file).items()
-    }
+    read = (one for file in files for one in encoder_weights.load_tensors(file).items())
+    tensors = {name: tensor.contiguous().clone() for name, tensor in read}
     save_file(tensors, target, metadata={"format": "pt"})
 
 

@@ -50,12 +50,10 @@ class Rank:
     def __init__(self) -> None:
         self.rank, self.world_size = self.find_rank()
         if self.world_size > 1 and not distributed.is_initialized():
+            address = os.environ.get(RENDEZVOUS, self.method)
             with name_losses():
                 distributed.init_process_group(
-                    self.backend,
-                    os.environ.get(RENDEZVOUS, self.method),
-                    rank=self.rank,
-                    world_size=self.world_size,
+                    self.backend, address, rank=self.rank, world_size=self.world_size
                 )
 
     def find_rank(self) -> tuple[int, int]:
@@ -72,9 +70,8 @@ class Rank:
         flat = torch.cat([tensor.detach().float().flatten() for tensor in tensors])
         with name_losses():
             distributed.all_reduce(flat)
-        for tensor, part in zip(
-            tensors, flat.split([tensor.numel() for tensor in tensors]), strict=True
-        ):
+        parts = flat.split([tensor.numel() for tensor in tensors])
+        for tensor, part in zip(tensors, parts, strict=True):
             tensor.detach().copy_(part.view_as(tensor))
 
     def all_reduce_max(self, number: float) -> float:
@@ -187,19 +184,18 @@ def _build_error(codes: Sequence[int], first: int, folder: Path) -> BaseExceptio
     causes = [rank for rank, code in enumerate(codes) if code not in (0, LOST, *TERMINATED)]
     rank = causes[0] if causes else first
     code = codes[rank] if codes[rank] >= 0 else 128 - codes[rank]
+    who = f"process {rank + 1} of {len(codes)}"
     if code > 128:
-        return TransientError(
-            f"process {rank + 1} of {len(codes)} was ended by signal {code - 128}; the same "
-            "command continues from the last checkpoint"
-        )
+        goes_on = "the same command continues from the last checkpoint"
+        return TransientError(f"{who} was ended by signal {code - 128}; {goes_on}")
     if code == LOST:
         return TransientError(f"the {len(codes)} processes lost each other; run the command again")
     if rank == 0:
         return SystemExit(code)
-    cause = {"message": f"failed with exit code {code}"}
-    if (file := folder / f"{rank}.json").exists():
+    file, cause = folder / f"{rank}.json", {"message": f"failed with exit code {code}"}
+    if file.exists():
         cause = read_json(file)
     if code == USER_ERROR:
         return UserError(**cause)
     kind = TransientError if code == os.EX_TEMPFAIL else JobFailed
-    return kind(f"process {rank + 1} of {len(codes)}: {cause['message']}")
+    return kind(f"{who}: {cause['message']}")

@@ -70,10 +70,11 @@ class Checkpoints:
             if writing:
                 writing.result()
         except (OSError, SafetensorError) as error:
-            last = [path.name for path in list_checkpoints(self.folder)][-1:] or "none"
+            last = [path.name for path in list_checkpoints(self.folder)][-1:] or ["none"]
+            why = getattr(error, "strerror", None) or error
             raise UserError(
-                f"{self.folder}: {getattr(error, 'strerror', None) or error}; the last whole "
-                f"checkpoint is {last[0]}: make room and run the same command again"
+                f"{self.folder}: {why}; the last whole checkpoint is {last[0]}: make room and run "
+                "the same command again"
             ) from error
 
     def find(self, device: Device) -> State | None:
@@ -139,9 +140,8 @@ def save_state(folder: Path, state: State) -> Path:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
         save_file(state.tensors, temporary / TENSORS)
-        (temporary / NUMBERS).write_text(
-            json.dumps({"step": state.step, **state.numbers}, indent=1), encoding="utf-8"
-        )
+        numbers = json.dumps({"step": state.step, **state.numbers}, indent=1)
+        (temporary / NUMBERS).write_text(numbers, encoding="utf-8")
         for path in (temporary / TENSORS, temporary / NUMBERS, temporary):
             sync_path(path)
         shutil.rmtree(final, ignore_errors=True)

@@ -29,25 +29,17 @@ from amazon_electra.model.pretraining.input.masking import Replacement, count_sl
 from amazon_electra.model.pretraining.input.sequences import Shards, Stream
 from amazon_electra.model.pretraining.loop import LoadedTrunk
 from amazon_electra.model.pretraining.network.encoder import initialize_weights
-from amazon_electra.model.pretraining.network.initial_weights import (
-    Origin,
-    load_weights,
-)
-from amazon_electra.model.pretraining.network.masked_prediction import OwnModel, PretrainingModel
+from amazon_electra.model.pretraining.network.initial_weights import Origin, load_weights
+from amazon_electra.model.pretraining.network.masked_prediction import PretrainingModel
 from amazon_electra.model.pretraining.objectives import MatrixFlops, find_objective
 from amazon_electra.model.pretraining.validation import VALIDATED_SHARE, VALIDATIONS, Validation
 from amazon_electra.model.recipes import Recipe
 
-# These change what is written or how the work is cut up, not what is learned.
 FREE_SETTINGS = {
-    "log_every",
-    "validate_every",
-    "checkpoint_every",
-    "keep_checkpoints",
-    "device_batch",
-    "validate_sequences",
-    "compile",
+    *("log_every", "validate_every", "checkpoint_every", "keep_checkpoints"),
+    *("device_batch", "validate_sequences", "compile"),
 }
+"""These change what is written or how the work is cut up, not what is learned."""
 
 
 def build_training(
@@ -105,29 +97,22 @@ def load_model(
     recipe: Recipe, shards: Shards, dtype: torch.dtype, origin: Origin | None
 ) -> tuple[PretrainingModel, list[str]]:
     """Return the model with its start weights, and the names of those that are new."""
-    config = recipe.pretraining
+    config, objective = recipe.pretraining, find_objective(recipe.pretraining.objective)
     if origin and not origin.is_ours:
         module, new = origin.load_module(config, dtype, shards)
         bias = getattr(module.network.get_output_embeddings(), "bias", None)
         if new and bias is not None:
             set_output_bias(bias, shards)
         return module, new
-    model = build_model(recipe, shards.vocabulary_size, dtype)
+    model = objective.load_network()(shards.vocabulary_size, recipe.architecture, config, dtype)
     initialize_weights(model, config.seed, config.initializer_range)
     if origin is None:
         return model, []
     initial = load_weights(model, recipe.architecture, origin, shards.vocabulary)
-    has_generator = find_objective(config.objective).has_generator
-    head = "generator_head" if has_generator else f"{model.trunk_name}_head"
+    head = "generator_head" if objective.has_generator else f"{model.trunk_name}_head"
     if f"{head}.bias" in initial:
         set_output_bias(getattr(model, head).bias, shards)
     return model, initial
-
-
-def build_model(recipe: Recipe, vocabulary_size: int, dtype: torch.dtype) -> OwnModel:
-    """Return the model of the recipe's objective, its weights not yet initialized."""
-    network = find_objective(recipe.pretraining.objective).load_network()
-    return network(vocabulary_size, recipe.architecture, recipe.pretraining, dtype)
 
 
 def set_output_bias(bias: nn.Parameter, shards: Shards) -> None:

@@ -132,8 +132,5 @@ class MatrixFlops:
         return MatrixFlops(3 * position, 3 * attention, 3 * slot)
 
     def count(self, positions: float, attended_pairs: float, slots: float) -> float:
-        return (
-            self.per_position * positions
-            + self.per_attended_pair * attended_pairs
-            + self.per_slot * slots
-        )
+        of_tokens = self.per_position * positions + self.per_attended_pair * attended_pairs
+        return of_tokens + self.per_slot * slots

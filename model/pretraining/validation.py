@@ -35,39 +35,30 @@ class Validation:
         self, model: PretrainingModel, device: Device, stopping: Callable[[], bool] = lambda: False
     ) -> dict[str, float]:
         """Return the measures, the same in every process; {} if `stopping` turns true."""
-        model.eval()
-        with torch.no_grad():
-            part = self._measure_batches(model, device, stopping)
-        model.train()
-        parts = [part] if device.moves_together else device.gather_parts(part)
-        by_step: Measured = {}
-        for one in parts:
-            if one is None:
-                return {}
-            by_step |= one
-        batches = [by_step[step] for step in range(self.count)]
-        sums: dict[str, float] = {}
-        for of_batch, _ in batches:
-            for name, value in of_batch.items():
-                sums[name] = sums.get(name, 0.0) + value
-        numbers = {f"validation_{name}": value for name, value in model.compute_means(sums).items()}
-        if scores := [scores for _, scores in batches if scores]:
-            numbers["validation_discriminator_auc"] = compute_auc(scores)
-        return numbers
-
-    def _measure_batches(
-        self, model: PretrainingModel, device: Device, stopping: Callable[[], bool]
-    ) -> Measured | None:
         rank, processes = (0, 1) if device.moves_together else (device.rank, device.world_size)
         measured: Measured = {}
         batches = self.batches.iterate_steps(rank, processes)
-        for step in range(rank, self.count, processes):
-            if stopping():
-                return None
-            batch = self.batches.mask(device.put_whole(next(batches)))
-            sums = {name: float(value.item()) for name, value in model(batch).sums.items()}
-            measured[step] = sums, model.score_replacements(batch)
-        return measured
+        model.eval()
+        with torch.no_grad():
+            for step in range(rank, self.count, processes):
+                if stopping():
+                    break
+                batch = self.batches.mask(device.put_whole(next(batches)))
+                of_batch = {name: float(value.item()) for name, value in model(batch).sums.items()}
+                measured[step] = of_batch, model.score_replacements(batch)
+        model.train()
+        for part in [] if device.moves_together else device.gather_parts(measured):
+            measured |= part
+        if len(measured) < self.count:
+            return {}
+        sums: dict[str, float] = {}
+        for step in range(self.count):
+            for name, value in measured[step][0].items():
+                sums[name] = sums.get(name, 0.0) + value
+        numbers = {f"validation_{name}": value for name, value in model.compute_means(sums).items()}
+        if scores := [one for step in range(self.count) if (one := measured[step][1])]:
+            numbers["validation_discriminator_auc"] = compute_auc(scores)
+        return numbers
 
 
 def describe_collapse(step: int, measures: Mapping[str, float]) -> str | None:

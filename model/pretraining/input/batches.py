@@ -79,9 +79,7 @@ class Batches:
         }
         if self.pairs:
             totals["pairs_total"] = max(1.0, arrays["pair_weights"].sum())
-        return shares | {
-            name: np.asarray(total, dtype=np.float32) for name, total in totals.items()
-        }
+        return shares | {n: np.asarray(total, dtype=np.float32) for n, total in totals.items()}
 
     def mask(self, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         return batch | self.draw_masks(batch)
@@ -103,13 +101,9 @@ class Batches:
         return is_word & (documents > 0)
 
     def _lay_out(self, rows: Rows, step: int) -> dict[str, NDArray[Any]]:
-        documents = number_documents(rows)
-        positions = number_positions(rows.document_starts)
-        arrays = {
-            "input_ids": rows.input_ids.astype(np.int64),
-            "documents": documents,  # 1, 2 … in each sequence; 0 is padding
-            "positions": positions,
-        }
+        documents = number_documents(rows)  # 1, 2 … in each sequence; 0 is padding
+        positions, ids = number_positions(rows.document_starts), rows.input_ids.astype(np.int64)
+        arrays = {"input_ids": ids, "documents": documents, "positions": positions}
         if self.segment_probability:
             rng = np.random.default_rng([self.seed, SEGMENTS, step])
             arrays["types"] = draw_types(rng, rows, documents, positions, self.segment_probability)
@@ -169,13 +163,9 @@ def find_documents(documents: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDA
 
 def split_batch(arrays: Arrays, size: int) -> list[Arrays]:
     """Return parts of `size` sequences each; their totals stay those of the whole batch."""
-    sequences = len(arrays["input_ids"])
+    parts = [slice(start, start + size) for start in range(0, len(arrays["input_ids"]), size)]
     return [
-        {
-            name: array[start : start + size] if array.ndim else array
-            for name, array in arrays.items()
-        }
-        for start in range(0, sequences, size)
+        {n: array[part] if array.ndim else array for n, array in arrays.items()} for part in parts
     ]
 
 

@@ -15,9 +15,15 @@ from amazon_electra.beam_jobs.core.files import hash_file
 from amazon_electra.beam_jobs.core.special_tokens import count_rows
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.config import PretrainingConfig
-from amazon_electra.model.encoders import config as encoder_config
 from amazon_electra.model.encoders import export
-from amazon_electra.model.encoders.config import START, Role, read_own_architecture
+from amazon_electra.model.encoders.config import (
+    START,
+    Role,
+    find_kind,
+    read_architecture,
+    read_config,
+    read_own_architecture,
+)
 from amazon_electra.model.encoders.places import name_place
 from amazon_electra.model.encoders.vocabulary import (
     cut_padding,
@@ -51,25 +57,22 @@ class Origin:
 
     def read_settings(self) -> dict[str, str]:
         """Return the shape in the folders' config.json as settings of Architecture."""
-        shape = self._read_shape(self.main)
-        settings = {name: str(value) for name, value in shape.model_dump().items()}
+        shapes = []
+        for folder in (self.main, *([self.generator] if self.generator else [])):
+            with name_place("start_from", folder):
+                shapes.append(read_architecture(read_config(folder)))
+        settings = {name: str(value) for name, value in shapes[0].model_dump().items()}
         del settings["generator_multiplier"], settings["generator_layers"]
-        if self.generator:
-            narrow = self._read_shape(self.generator)
-            settings["generator_multiplier"] = str(narrow.hidden / shape.hidden)
-            is_as_deep = narrow.layers == shape.layers
+        for narrow in shapes[1:]:
+            settings["generator_multiplier"] = str(narrow.hidden / shapes[0].hidden)
+            is_as_deep = narrow.layers == shapes[0].layers
             settings["generator_layers"] = "none" if is_as_deep else str(narrow.layers)
         return settings
-
-    def _read_shape(self, folder: Path) -> Architecture:
-        with name_place("start_from", folder):
-            return encoder_config.read_architecture(encoder_config.read_config(folder))
 
     @property
     def is_ours(self) -> bool:
         with name_place("start_from", self.main):
-            config = encoder_config.read_config(self.main)
-            return encoder_config.find_kind(config) is not None
+            return find_kind(read_config(self.main)) is not None
 
     def load_module(
         self, config: PretrainingConfig, dtype: torch.dtype, shards: Shards
@@ -130,16 +133,17 @@ def load_weights(
 
 def _load_network(model: OwnModel, source: Source, vocabulary: Path, loaded: set[str]) -> list[str]:
     """Copy what is not `loaded` yet and add it there; return positions without a vector."""
-    config, parameters = encoder_config.read_config(source.folder), dict(model.named_parameters())
+    config, parameters = read_config(source.folder), dict(model.named_parameters())
     weights, encoder = read_weights(source.folder, config), getattr(model, source.trunk)
     entries = read_entries(source.folder)
     require(entries == read_entries(vocabulary), "the shards were made with another vocabulary")
     has_project = hasattr(encoder.project, "weight")
     names = map_names(source.role, len(encoder.layers), has_project, source.trunk)
     ours = export.convert_from_transformers(cut_padding(weights, entries), names)
-    architecture = encoder_config.read_architecture(config)
-    there: dict[str, Any] = {name: getattr(architecture, name) for name in COMPARED}
-    here: dict[str, Any] = {name: getattr(source.shape, name) for name in COMPARED}
+    there, here = (
+        {name: getattr(shape, name) for name in COMPARED}
+        for shape in (read_architecture(config), source.shape)
+    )
     there["layers"] = here["layers"] if source.is_cut else count_layers(weights)
     left = []
     for name, parameter in parameters.items():
@@ -152,9 +156,9 @@ def _load_network(model: OwnModel, source: Source, vocabulary: Path, loaded: set
         rows = min(len(ours[position]), len(parameters[position]))
         left = [f"{position}[{rows}:]"] if rows < len(parameters[position]) else []
         there[position] = here[position]
-    for name, wanted in here.items():
-        its = there[name]
-        require(its == wanted, f"{name} is {its} there and {wanted} here: take its recipe")
+    for name, own in here.items():
+        why = f"{name} is {there[name]} there and {own} here: take its recipe"
+        require(there[name] == own, why)
     for name in here.keys() & ours.keys():
         rows = min(len(ours[name]), len(parameters[name]))
         parameters[name].detach()[:rows] = ours[name][:rows]

@@ -89,8 +89,8 @@ class TransformersMlm(PretrainingModel):
     def _predict_masked(self, batch: Batch) -> Tensor:
         """Return the head's logits of the masked tokens, [sequences · slots, vocabulary]."""
         ids, states = batch["masked_ids"], batch["masked_ids"].new_zeros((), dtype=torch.float32)
-        calls = list(lay_out(self.network, self.layout, ids, batch))
-        with self._autocast(ids):
+        calls, kind = list(lay_out(self.network, self.layout, ids, batch)), ids.device.type
+        with torch.autocast(kind, self.dtype, enabled=self.dtype != torch.float32):
             for inputs, places in calls[:-1]:
                 states = _put(states, self.network.base_model(**inputs)[0], places, ids)
             inputs, places = calls[-1]
@@ -105,9 +105,6 @@ class TransformersMlm(PretrainingModel):
             finally:
                 handle.remove()
         return logits
-
-    def _autocast(self, ids: Tensor) -> torch.autocast:
-        return torch.autocast(ids.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
     def compute_means(self, sums: dict[str, float]) -> dict[str, float]:
         means = compute_masked_means("mlm", sums)

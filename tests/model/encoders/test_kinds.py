@@ -11,9 +11,9 @@ from torch.nn import functional
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.encoders.places import find_published
 from amazon_electra.model.origin import write_origin
-from amazon_electra.model.pretraining.assembly import build_model
 from amazon_electra.model.pretraining.network.encoder import build_attention, initialize_weights
 from amazon_electra.model.pretraining.network.initial_weights import Origin, load_weights
+from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.encoders.checkpoints import KINDS, SIZE, write_checkpoint
 from tests.model.pretraining.runs import pretrain
@@ -48,7 +48,8 @@ def load_here(folder, vocabulary, objective="mlm", size=SIZE):
     recipe = apply_settings(
         RECIPES["sample"], origin.read_settings() | {"objective": objective, "dropout": "0"}
     )
-    model = build_model(recipe, size, torch.float32)
+    network = find_objective(objective).load_network()
+    model = network(size, recipe.architecture, recipe.pretraining)
     initialize_weights(model, 0)
     left = load_weights(model, recipe.architecture, origin, vocabulary)
     return model.eval(), left

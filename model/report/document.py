@@ -61,6 +61,7 @@ def _load_templates(is_markdown: bool) -> Any:
         lstrip_blocks=True,
     )
     environment.filters |= {
+        "md": escape,
         "count": "{:,}".format,
         "percent": "{:.0%}".format,
         "names": join_names,

@@ -52,14 +52,3 @@ def test_auto_takes_bf16_on_cpus_faster_with_it(
         assert device.open_device("cpu", "bf16").bf16
     finally:
         device.has_fast_bf16_products.cache_clear()
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("kind", ["auto", "cpu", "cuda"])
-def test_document_attention_is_known_before_opening(kind, precision):
-    if kind == "cuda" and not torch.cuda.is_available():
-        assert device.expect_document_attention(kind, "auto")
-        assert not device.expect_document_attention(kind, "fp32")
-        return
-    opened = device.open_device(kind, precision)
-    assert device.expect_document_attention(kind, precision) == opened.has_document_attention

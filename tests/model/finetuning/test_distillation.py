@@ -91,20 +91,6 @@ def test_hidden_losses_need_the_same_tokens(made):
     assert tune(made, "other", *teacher, encoder="other-words")["teacher"]
 
 
-def test_hidden_states_of_choices(made):
-    """A question is a row for each choice."""
-    (made / "swag").mkdir()
-    for split, n in (("train", 60), ("val", 20)):
-        rows = ["sent1,sent2,ending0,ending1,ending2,ending3,label"]
-        rows += [f"{split} {i}.,the,lamp {i},kettle,book is,knife,{i % 4}" for i in range(n)]
-        (made / "swag" / f"{split}.csv").write_text("\n".join(rows))
-    swag = ["--data", str(made / "swag"), "--learning_rates", "1e-3"]
-    tune(made, "chooser", *swag, task="swag")
-    inside = ["--hidden_weight", "1.0", "--attention_weight", "1.0"]
-    taught = ["--teacher", str(made / "chooser"), *inside]
-    assert tune(made, "chosen", *swag, *taught, task="swag", encoder="half")["n_dev"] > 0
-
-
 def test_a_student_begins_with_named_layers(made):
     teacher = distillation.cut_teacher(made / "teacher-cls", "layers:4")
     student = distillation.cut_teacher(made / "teacher-cls", "layers:2")

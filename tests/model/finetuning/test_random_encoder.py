@@ -1,24 +1,19 @@
 """An untrained encoder is what the pre-training of its architecture began with; heads are not."""
 
-import json
 from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModel
 
-from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.model.device import open_device
 from amazon_electra.model.encoders import export
-from amazon_electra.model.encoders.config import START, write_architecture
+from amazon_electra.model.encoders.config import write_architecture
 from amazon_electra.model.encoders.weight_mapping import map_names
 from amazon_electra.model.finetuning.network import build_network
 from amazon_electra.model.finetuning.tasks import find_task
-from amazon_electra.model.pretrain import pretrain
 from amazon_electra.model.pretraining.assembly import build_training
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.recipes import RECIPES, Recipe, apply_settings
-from tests.model.pretraining.runs import add_generator
 from tests.model.synthetic_shards import write_shards
 
 SHAPE = {"layers": "1", "hidden": "64", "intermediate": "128", "precision": "fp32"}
@@ -66,23 +61,3 @@ def test_it_is_the_state_before_the_first_step(shards, settings, tmp_path):
     drawn = dict(network.named_parameters())
     for name, tensor in before_step_1(recipe, shards, tmp_path).items():
         assert torch.equal(drawn[name], tensor), name
-
-
-def test_a_folder_keeps_what_its_training_began_with(shards, tmp_path):
-    sets = [part for n, v in (SHAPE | {"batch": "4"}).items() for part in [f"--{n}={v}"]]
-    common = ["--shards", str(shards.folder), "--recipe", "sample", "--steps", "1"]
-    common += ["--device", "cpu", "--threads", "1"]
-    first = call_job(pretrain, [*common, *sets, "--output", str(tmp_path / "first")])
-    start = add_generator(first["discriminator"], first["generator"])
-    begun = ["--start-from", str(start)]
-    shape = ["--batch", "4", "--initializer_range", "0.3"]
-    second = call_job(pretrain, [*common, *begun, *shape, "--output", str(tmp_path / "second")])
-    starts = [json.loads(Path(r["encoder"], "config.json").read_text()) for r in (first, second)]
-    assert starts[0][START] == starts[1][START]
-    assert starts[0][START]["initializer_range"] == 0.07
-    assert starts[0]["initializer_range"] == 0.02
-    of_both = [draw(Path(r["encoder"])).state_dict() for r in (first, second)]
-    assert all(torch.equal(of_both[0][name], of_both[1][name]) for name in of_both[0])
-    assert "initializer_range" in json.loads(Path(first["generator"], "config.json").read_text())
-    AutoModel.from_pretrained(first["encoder"]).save_pretrained(tmp_path / "saved")
-    assert AutoConfig.from_pretrained(tmp_path / "saved").pretraining_start == starts[0][START]

@@ -70,16 +70,3 @@ def test_an_adapted_encoder_keeps_its_name(tmp_path, published, start):
     assert (front["license"], front["datasets"]) == ("mit", ["books", "wiki"])
     assert front["tags"] == ["bert", "reviews"]
     assert ModelCard.load(folder / "README.md").data.license == "mit"
-
-
-def test_a_later_training_tells_of_the_first_origin(tmp_path, published):
-    _, first, _ = train(tmp_path, "first", start=published)
-    card, _, front = train(tmp_path, "second", start=first)
-    assert "# mini-bert, adapted: encoder" in card
-    assert f"Training began with mini-bert, by way of `{first}`." in card
-    assert front["license"] == "mit"
-    _, own, _ = train(tmp_path, "own")
-    card, _, _ = train(tmp_path, "after", start=own)
-    assert "# ELECTRA discriminator, recipe sample" in card
-    assert f"Training went on from an earlier one of ours, `{own}`." in card
-    assert "unknown" not in card

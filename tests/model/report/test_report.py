@@ -2,14 +2,13 @@
 
 import json
 import re
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.model.evaluation.significance import Comparison, adjust_p_values
+from amazon_electra.model.evaluation.significance import adjust_p_values
 from amazon_electra.model.report import formats, report, results
 from amazon_electra.model.report.inputs import ReportInput
 from tests.model.report.evaluations import render, write_cells, write_result
@@ -185,22 +184,6 @@ def test_the_label_curve_has_a_column_for_each_number_of_labels(tmp_path):
 def test_what_is_no_share_is_no_percentage(metric, shown):
     values = {"value": 0.584, "low": 0.509, "high": 0.652}
     assert formats.format_with_interval(metric, values) == shown
-
-
-def test_one_sentence_answers_however_many_comparisons_there_are():
-    def difference(task, p):
-        comparison = Comparison("accuracy", 0.1, 0.05, 0.15, p, 100, 3)
-        return results.Difference("a", "b", task, comparison)
-
-    shown = difference("polarity", 0.001)
-    many = [difference(f"task {i}", 0.5) for i in range(report.MANY)]
-    better = " is better than b on polarity (accuracy +10.0 points, 95% interval +5.0 to +15.0)"
-    rest = f"; there is no evidence of a difference in the other {report.MANY} comparisons."
-    assert report.compose_answer(None, [shown, *many]) == f"A{better}{rest}"
-    worse = replace(shown, comparison=shown.comparison.swap_arms())
-    assert report.compose_answer(None, [worse]).startswith("B is better than a on polarity")
-    none = report.compose_answer(None, [*many, difference("stars", 0.5)])
-    assert none == f"There is no evidence of a difference in any of {report.MANY + 1} comparisons."
 
 
 def test_named_pairs_are_compared_and_one_arm_is_not(tmp_path):

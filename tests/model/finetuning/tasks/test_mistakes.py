@@ -9,6 +9,7 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning.examples import Sampling, load_examples
+from amazon_electra.model.finetuning.splits import check_data
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_formats import splits
 from tests.refusals import names
@@ -54,6 +55,12 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path, task, name, content, words)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(UserError, check=names(name, words)):
         splits(find_task(task, path).name, path)
+
+
+def test_what_a_task_lacks_is_told_early(tmp_path):
+    (tmp_path / "train.ft.txt").write_text("")
+    with pytest.raises(UserError, check=names("train split")):
+        check_data(find_task("amazon-sentiment"), tmp_path)
 
 
 def test_one_class_says_how_to_take_more(tmp_path):

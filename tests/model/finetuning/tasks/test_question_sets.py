@@ -35,10 +35,17 @@ def test_amazonqa_finds_the_words_that_answer(tmp_path):
     assert (labels["4"], labels["5"]) == (0, 1)
 
 
+@pytest.mark.parametrize("task", ["amazonqa", "amazonqa-answerable"])
+def test_products_stay_on_one_side_of_a_cut(tmp_path, task):
+    write_amazonqa(tmp_path / "train-qar.jsonl", n=60)
+    read = splits(task, tmp_path)
+    products = [{example.product for example in part} for part in read.values()]
+    assert sum(map(len, products)) == len(set.union(*products)) == 30
+
+
 def test_no_answer_shares_a_word():
-    assert amazonqa.find_best_spans("it works well", ["no idea"]) == []
-    assert amazonqa.find_best_spans("it works well", [" "]) == []
-    assert amazonqa.find_best_spans("", ["no idea"]) == []
+    for passage, answer in (("it works well", "no idea"), ("it works well", " "), ("", "no idea")):
+        assert amazonqa.find_best_spans(passage, [answer]) == []
 
 
 def test_bleu2_on_worked_examples():

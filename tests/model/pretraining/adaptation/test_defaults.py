@@ -90,14 +90,3 @@ def test_what_was_trained_here_keeps_its_recipe(tmp_path, what):
     assert set(choose_settings(folder, {})) <= {"objective", "segment_probability"}
     (folder / "origin.json").write_text("{}")
     assert choose_settings(folder, {})["learning_rate"] == "5e-5"
-
-
-@pytest.mark.parametrize("name", ["learning_rate", "warmup"])
-def test_a_given_setting_leaves_the_others(tmp_path, name):
-    """But that a given learning_rate is the trunk's too."""
-    folder = write_checkpoint(tmp_path)
-    gone = {name, "trunk_learning_rate"} if name == "learning_rate" else {name}
-    kept = {field: text for field, text in NEW_HEAD_SETTINGS.items() if field not in gone}
-    kept |= {"objective": "mlm", "segment_probability": "0"}
-    assert choose_settings(folder, {name: "0.1"}) == kept
-    assert choose_settings(folder, {"objective": "mlm+nsp"}) == {}

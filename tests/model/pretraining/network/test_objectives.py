@@ -76,13 +76,3 @@ def test_dev_shards_of_another_vocabulary_are_refused(shards, tmp_path):
     other = Shards.open(write_shards(tmp_path, size=50, length=64))
     with pytest.raises(UserError, check=names(f" {tmp_path}: ")):
         build_validation(RECIPES["sample"].pretraining, Shards.open(shards), other)
-
-
-@pytest.mark.parametrize(
-    ("objective", "expected"),
-    [("electra", (0.85, 0.0)), ("mlm", (0.8, 0.1)), ("mlm+nsp", (0.8, 0.1))],
-)
-def test_masked_tokens_are_replaced_as_published(shards, tmp_path, objective, expected):
-    """google's 85% [MASK] for ELECTRA, bert's 80/10/10 for MLM."""
-    how = build(shards, tmp_path, objective=objective, **SETTINGS).batches.replacement
-    assert (how.mask_fraction, how.random_fraction) == expected

@@ -1,7 +1,6 @@
 """What a step adds up: equal for a batch and for its parts, and the means that are logged of it."""
 
 import pytest
-import torch
 
 from amazon_electra.model.pretraining.input.batches import split_batch
 from amazon_electra.model.pretraining.network.masked_prediction import Batch, PretrainingModel
@@ -42,20 +41,3 @@ def test_parts_of_a_batch_add_up(objective, start):
     assert sums["masked"] == batch["masked_weights"].sum()
     doubled = model.compute_means({name: 2 * total for name, total in sums.items()})
     assert doubled == pytest.approx(means), "means of two equal steps"
-
-
-def test_the_pair_loss_is_cross_entropy(start):
-    model, batch = start("mlm+nsp")
-    states = torch.randn(*batch["input_ids"].shape, 32, generator=torch.Generator().manual_seed(0))
-    loss, sums = model._score_pairs(model.pair_head, states, batch)
-    expected, right = 0.0, 0
-    for i in range(len(states)):
-        for slot, weight in enumerate(batch["pair_weights"][i]):
-            if weight:
-                logits = model.pair_head(states[i, batch["pair_places"][i, slot]][None])[0]
-                label = int(batch["pair_not_next"][i, slot])
-                expected -= float(torch.log_softmax(logits, 0)[label])
-                right += int(logits.argmax()) == label
-    assert float(loss) == pytest.approx(expected, rel=1e-5)
-    assert float(sums["pairs"]) == batch["pair_weights"].sum() > 8
-    assert float(sums["pair_right"]) == right

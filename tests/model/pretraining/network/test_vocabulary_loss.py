@@ -1,5 +1,3 @@
-from math import log
-
 import pytest
 import torch
 from torch.nn import functional
@@ -9,7 +7,6 @@ from amazon_electra.model.pretraining.network import vocabulary_loss
 from amazon_electra.model.pretraining.network.vocabulary_loss import (
     VocabularyLoss,
     compute_rows,
-    draw_gumbel,
     draw_ids,
 )
 
@@ -60,20 +57,3 @@ def test_loss_and_gradients_are_those_of_cross_entropy(rows, multiple, monkeypat
     assert torch.equal(right, (logits.argmax(1) == originals).float())
     assert sampled.shape == (10,)
     assert ((sampled >= 0) & (sampled < 77)).all()
-
-
-def unhash(x: int) -> int:
-    """Its inverse, by the same author."""
-    x ^= x >> 16
-    x = x * 0x43021123 % 2**32
-    x ^= x >> 15 ^ x >> 30
-    x = x * 0x1D69E2A5 % 2**32
-    return x ^ x >> 16
-
-
-def test_the_largest_uniform_number_is_finite():
-    """Its 24 bits and a half are 1 in float32, whose logarithm of a logarithm is infinite."""
-    key = unhash((unhash(2**32 - 1) - 0x9E3779B9) % 2**32)
-    [[largest, other]] = draw_gumbel(torch.tensor([key]), 2).tolist()
-    assert largest == pytest.approx(-log(-log(1 - 2**-24)))
-    assert other < largest

@@ -75,14 +75,6 @@ def test_a_field_of_another_type_is_no_crash(tmp_path, kind, value):
             count_positions(found)
 
 
-def test_license_and_training_data_are_read(tmp_path):
-    source = write_checkpoint(tmp_path / "published")
-    (source / "README.md").write_text("---\nlicense: mit\ndatasets:\n- books\n- gooaq\n---\n# A\n")
-    about = bring(source, tmp_path / "origin")
-    assert (about["license"], about["training_data"]) == ("mit", "books, gooaq")
-    assert (tmp_path / "origin" / "README.md").exists()
-
-
 def test_the_generator_of_an_electra_is_started_from(shards, tmp_path, capsys):
     source = write_checkpoint(tmp_path / "published", "ELECTRA's discriminator")
     narrow = {"hidden_size": 16, "num_attention_heads": 1, "intermediate_size": 64}

@@ -20,18 +20,16 @@ FAMILIES = {
 """Comparisons → arms, tasks, pairs of arms."""
 
 
-def draw_differences(generator, size, pretraining, finetuning, shared=0.3, gain=0.0, scales=1.0):
+def draw_differences(generator, size, pretraining, finetuning, shared=0.3, gain=0.0):
     """Return [comparisons, 3, 3]; the first arm gains `gain`. An encoder that is good at one task
-    is better at the others too, by the share `shared` of its variance; task t's deviations are
-    `scales[t]` times what is asked for.
+    is better at the others too, by the share `shared` of its variance.
     """
     arms, tasks, pairs = FAMILIES[size]
 
     def draw(deviation, *shape):
         common = generator.normal(0, 1, (arms, 1, *shape))
         own = generator.normal(0, 1, (arms, tasks, *shape))
-        scaled = np.broadcast_to(scales, tasks)[:, None, None] * deviation
-        return scaled * (np.sqrt(shared) * common + np.sqrt(1 - shared) * own)
+        return deviation * (np.sqrt(shared) * common + np.sqrt(1 - shared) * own)
 
     values = draw(pretraining, 3, 1) + draw(finetuning, 1, 3)
     values += generator.normal(0, OWN_WAY / np.sqrt(2), (arms, tasks, 3, 3))
@@ -66,12 +64,8 @@ def simulate(size, families, seed=0, **asked):
     return np.mean([one.any() for one in found]), np.mean(found)
 
 
-DEVIATIONS = [(0.3, 1.0), (1.0, 1.0), (1.0, 0.3), (0.0, 1.0)]
-
-
-@pytest.mark.parametrize("deviations", DEVIATIONS[::2])
-def test_of_studies_without_a_difference_few_find_one(deviations):
-    pretraining, finetuning = deviations
+@pytest.mark.parametrize(("pretraining", "finetuning"), [(0.3, 1.0), (1.0, 0.3)])
+def test_of_studies_without_a_difference_few_find_one(pretraining, finetuning):
     for size, families in ((6, 300), (36, 120), (60, 100)):
         wrong, _ = simulate(size, families, pretraining=pretraining, finetuning=finetuning)
         assert wrong <= 0.06, size
@@ -83,10 +77,3 @@ def test_what_differs_is_found(gain, least):
     for size in FAMILIES:
         _, found = simulate(size, 40, pretraining=0.3, finetuning=1.0, gain=gain)
         assert found >= least, size
-
-
-def test_unlike_spreads_lend_little():
-    """Tasks have 0.5 to 2 times the deviations, as with few labels and many."""
-    scales = np.geomspace(0.5, 2.0, 12)
-    wrong, _ = simulate(36, 200, pretraining=0.3, finetuning=1.0, scales=scales)
-    assert wrong <= 0.06

@@ -123,34 +123,9 @@ def test_a_learning_rate_that_diverges_leaves_the_others(made, monkeypatch):
     assert result["learning_rate"] == 5e-3
     assert [tried["diverged"] for tried in result["tried"]] == [False, True]
     assert np.isfinite(result["dev"]["accuracy"])
-
-
-def test_where_every_rate_diverges_it_is_told(made, monkeypatch):
     monkeypatch.setattr("amazon_electra.model.finetuning.fit.train", diverging([5e-3, 1e-2]))
     with pytest.raises(UserError, check=names("--learning-rates")):
         tune(made, "all-diverged", "--learning_rates", "5e-3", "1e-2")
-
-
-def test_a_killed_evaluation_repeats_no_step(made, monkeypatch):
-    once, taken = ["--evaluation", str(made / "once-test")], []
-    step = training._train_step
-
-    def count(*given):
-        taken.append(1)
-        return step(*given)
-
-    def die(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(training, "_train_step", count)
-    with monkeypatch.context() as patched:
-        patched.setattr("amazon_electra.model.evaluate.evaluate_model", die)
-        with pytest.raises(KeyboardInterrupt):
-            tune(made, "once", *once)
-    steps = len(taken)
-    assert tune(made, "once", *once)["test"]
-    assert len(taken) == steps > 0
-    assert not (made / "once" / "attempts").exists()
 
 
 def test_every_seed_is_tested_on_the_same(made):

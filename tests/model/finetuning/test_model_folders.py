@@ -33,13 +33,6 @@ def test_the_folder_is_what_transformers_says_it_is(made, learnt):
     assert model.eval()(**batch).logits.argmax(-1).tolist() == [0, 1]
 
 
-@pytest.mark.parametrize("encoder", ["distilbert", "random"])
-def test_encoders_of_any_architecture(made, encoder):
-    more = ["--architecture", str(made / "bert")] if encoder == "random" else []
-    result = tune(made, f"any-{encoder}", *more, task="stars", encoder=encoder)
-    assert set(result["dev"]) >= {"accuracy", "macro_f1", "ece", "loss"}
-
-
 def without(folder, copy, unwanted):
     """A copy of the folder whose weights file has not what the name says."""
     shutil.copytree(folder, copy)

@@ -5,12 +5,10 @@ that go on.
 import json
 
 import pytest
-import torch
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning import search
 from amazon_electra.model.finetuning.config import FinetuneConfig
-from tests.model.corpora import write_corpus, write_electra
 
 optuna = pytest.importorskip("optuna")
 
@@ -18,26 +16,20 @@ SETTINGS = ("epochs=1", "n_train=64", "n_dev=30", "max_length=32", "layer_decay=
 SPACE = {"learning_rate": {"low": 1e-4, "high": 2e-2, "log": True}, "batch": [16, 32]}
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("search")
-    torch.manual_seed(0)
-    torch.set_num_threads(1)
-    write_corpus(folder / "corpus", reviews=400)
-    write_electra(folder / "electra")
-    return folder
-
-
 def look(made, name, trials, *, space=None, teacher=None, **settings):
     """Search with these settings besides SETTINGS."""
     texts = dict(setting.split("=") for setting in SETTINGS) | settings
     config = FinetuneConfig(task="polarity", settings=texts)
     places = {"encoder": made / "electra", "teacher": teacher}
-    return search.search(config, space or SPACE, trials, made / "corpus", made / name, **places)
+    return search.search(
+        config, space or SPACE, trials, made / "corpus", made / f"search-{name}", **places
+    )
 
 
 def tried(made, name):
-    study = optuna.load_study(study_name="search", storage=f"sqlite:///{made / name}/optuna.db")
+    study = optuna.load_study(
+        study_name="search", storage=f"sqlite:///{made}/search-{name}/optuna.db"
+    )
     ended = [trial for trial in study.trials if trial.state.is_finished()]
     return [(search.make_settings(trial.params), trial.value, trial.state.name) for trial in ended]
 
@@ -62,6 +54,7 @@ def test_a_killed_search_tries_the_same(made, monkeypatch):
     assert best.trials == 5
     complete = {value: settings for settings, value, state in trials if state == "COMPLETE"}
     assert best.content["dev_accuracy"] == max(complete)
+    assert json.loads((made / "search-killed" / "best.json").read_text()) == best.content
     assert best.settings in complete.values()
     assert [settings for settings, *_ in trials] == [
         settings for settings, *_ in tried(made, "whole")
@@ -101,31 +94,6 @@ def test_a_score_is_compared_after_each_fifth(steps, told):
     with pytest.raises(optuna.TrialPruned):
         report_behind(0.2, {"dev_accuracy": 0.5})
     report_behind(1.0, {"dev_accuracy": 0.5})
-
-
-def test_a_trial_is_the_first_rate_alone(made, monkeypatch):
-    """Its shares are of its own steps; the study's value is the first metric, not the loss."""
-    from amazon_electra.model.finetuning import fit
-
-    rates, shares, train = [], [], fit.train
-
-    def note(model, training, rate):
-        rates.append(rate)
-        attempt = train(model, training, rate)
-        attempt.dev = {"accuracy": 0.75, "loss": 9.0}
-        return attempt
-
-    monkeypatch.setattr(fit, "train", note)
-    monkeypatch.setattr(
-        search, "make_reporter", lambda *given: lambda share, numbers: shares.append(share)
-    )
-    more = {"learning_rates": "1e-3,5e-3", "evaluations_per_epoch": "2"}
-    best = look(made, "first-rate", 1, space={"batch": [16]}, **more).content
-    assert rates == [1e-3]
-    assert shares == [0.5, 1.0]
-    counts = {"trials": 1, "pruned": 0, "complete": 1}
-    assert best == {"settings": {"batch": 16}, "dev_accuracy": 0.75, **counts}
-    assert json.loads((made / "first-rate" / "best.json").read_text()) == best
 
 
 @pytest.mark.parametrize(

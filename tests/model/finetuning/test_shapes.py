@@ -6,28 +6,17 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassification
 
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import evaluate, finetune
-from tests.model.corpora import BAD, GOOD, THINGS, write_bert, write_electra
+from tests.model.corpora import BAD, GOOD, THINGS
 from tests.model.finetuning.few_steps import format_settings
 from tests.refusals import of_field
 
 SETTINGS = ("epochs=12", "max_length=48", "layer_decay=1.0", "batch=16", "n_dev=60")
 SPANS = (*SETTINGS, "stride=16")
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("shapes")
-    write_electra(folder / "electra")
-    write_bert(folder / "bert")
-    return folder
 
 
 def learn(made, task, data, encoder="electra", name="model", chosen=SETTINGS):

@@ -12,7 +12,6 @@ from amazon_electra.model import runtime
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import open_device
 from amazon_electra.model.finetuning import training as loop
-from amazon_electra.model.finetuning.distillation import compute_soft_loss, pair_layers
 from amazon_electra.model.finetuning.features import (
     Feature,
     collate_features,
@@ -226,24 +225,3 @@ def test_losses_are_as_published(classes, labels, settings, weights, expected):
 def test_rare_classes_weigh_more():
     weights = balance_class_weights(np.array([0, 0, 0, 1, 2, 2]), 3)
     assert weights.tolist() == pytest.approx(WEIGHTS.tolist())
-
-
-def test_soft_targets_keep_the_size_of_gradients():
-    """At a high temperature T² · KL tends to the squared difference of centred logits / (2 ·
-    classes) (Hinton).
-    """
-    student, teacher = LOGITS, LOGITS.flip(0)
-    settings = FinetuningSettings(temperature=500.0)
-    difference = student - teacher
-    centred = difference - difference.mean(1, keepdim=True)
-    expected = float((centred**2).sum(1).mean() / (2 * 3))
-    found = float(compute_soft_loss(student, teacher, settings, "classification"))
-    assert found == pytest.approx(expected, rel=0.02)
-    same = float(compute_soft_loss(student, student, settings, "classification"))
-    assert same == pytest.approx(0.0, abs=1e-5)
-
-
-def test_layers_are_paired_to_the_top():
-    assert pair_layers(3, 6) == [(0, 1), (1, 3), (2, 5)]
-    assert pair_layers(3, 6, embeddings=True) == [(0, 0), (1, 2), (2, 4), (3, 6)]
-    assert pair_layers(6, 12) == [(i, 2 * i + 1) for i in range(6)]

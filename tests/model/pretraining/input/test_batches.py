@@ -8,8 +8,6 @@ from amazon_electra.model.pretraining.input import masking
 from amazon_electra.model.pretraining.input.batches import (
     Batches,
     SpecialTokens,
-    split_batch,
-    sum_squared_lengths,
 )
 from tests.model.pretraining.input.rows import CLS, MASK, SEP, build_rows
 
@@ -91,13 +89,6 @@ def test_a_total_is_never_zero():
     assert (pairs["pairs_total"], pairs["pair_weights"].sum()) == (1.0, 0.0)
 
 
-def test_documents_of_the_last_row_count():
-    assert sum_squared_lengths(np.array([[1, 1, 2, 0], [1, 1, 1, 1], [0, 0, 0, 0]])) == 4 + 1 + 16
-    drawn = np.sort(np.random.default_rng(0).integers(0, 6, (20, 12)), axis=1)
-    lengths = [np.count_nonzero(row == number) for row in drawn for number in range(1, 6)]
-    assert sum_squared_lengths(drawn) == sum(length**2 for length in lengths)
-
-
 def test_a_resumed_run_sees_the_same_batches():
     whole = batches_of().iterate_steps(0)
     steps = [next(whole) for _ in range(6)]
@@ -115,13 +106,6 @@ def test_processes_share_the_batch_of_one(more):
     [whole] = [next(batches_of(**more).iterate_steps(3))]
     parts = [next(batches_of(rank=r, world_size=2, **more).iterate_steps(3)) for r in (0, 1)]
     assert_are_parts(parts, whole)
-
-
-def test_parts_of_a_batch_keep_its_totals():
-    made = batches_of().prepare_batch(ROWS, 0)
-    parts = split_batch(made, 3)
-    assert [len(part["input_ids"]) for part in parts] == [3, 1]
-    assert_are_parts(parts, made)
 
 
 def test_segments_have_random_numbers_of_their_own():

@@ -7,13 +7,9 @@ import pytest
 import torch
 from transformers import ElectraForMaskedLM
 
-from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.pretraining.assembly import build_validation
 from amazon_electra.model.pretraining.input.sequences import Shards
-from amazon_electra.model.recipes import RECIPES
 from tests.model.pretraining.runs import SHAPE, build, pretrain, read_curve
 from tests.model.synthetic_shards import write_shards
-from tests.refusals import names
 
 SETTINGS = SHAPE | {"batch": 16, "log_every": 5}
 
@@ -70,9 +66,3 @@ def test_measuring_leaves_training_alone(shards, dev, tmp_path):
     assert training.model.training
     assert first["validation_generator_loss"] == pytest.approx(math.log(100), abs=0.2)
     assert first["validation_discriminator_auc"] == pytest.approx(0.5, abs=0.1)
-
-
-def test_dev_shards_of_another_vocabulary_are_refused(shards, tmp_path):
-    other = Shards.open(write_shards(tmp_path, size=50, length=64))
-    with pytest.raises(UserError, check=names(f" {tmp_path}: ")):
-        build_validation(RECIPES["sample"].pretraining, Shards.open(shards), other)

@@ -57,20 +57,14 @@ def make_request(
     is_given = encoder is not None or not reads_encoder or config.start != "trained"
     require(is_given, f"the arm {config.arm} needs one", "encoder")
     start = str(encoder) if config.start == "trained" else config.start
-    return Request(
-        Start(
-            start if reads_encoder else "",
-            str(architecture) if architecture else None,
-            Path(teacher) if teacher else None,
-            config.arm,
-            tuple(map(Path, parts)),
-        ),
-        task,
-        data,
-        settings,
-        config.seed,
-        Path(cache) if cache else None,
+    begun = Start(
+        start if reads_encoder else "",
+        str(architecture) if architecture else None,
+        Path(teacher) if teacher else None,
+        config.arm,
+        tuple(map(Path, parts)),
     )
+    return Request(begun, task, data, settings, config.seed, Path(cache) if cache else None)
 
 
 def split_arm(text: str) -> tuple[str, str]:
@@ -86,12 +80,10 @@ def check_request(request: Request) -> None:
     """Raise a UserError for what can be refused before anything is read."""
     check_for_task(request.settings, request.task, request.start.teacher is not None)
     arm, teacher = find_arm(request.start.arm), request.start.teacher
-    shape = request.task.shape
-    require(
-        shape in arm.shapes, f"is not for {request.task.name}, which is {shape}", "arm", arm.name
-    )
-    is_corpus = request.task.name.startswith(LABEL) or bool(request.task.stars)
-    selection = request.settings.selection
+    task, selection = request.task, request.settings.selection
+    why = f"is not for {task.name}, which is {task.shape}"
+    require(task.shape in arm.shapes, why, "arm", arm.name)
+    is_corpus = task.name.startswith(LABEL) or bool(task.stars)
     require(is_corpus or selection == "dev", "is for a corpus: use dev", "selection", selection)
     require(arm.combines or not request.start.parts, f"have no effect on {arm.name}", "parts")
     require(arm.settings is None or not teacher, f"has no effect on {arm.name}", "teacher", teacher)

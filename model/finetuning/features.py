@@ -29,6 +29,7 @@ POOL_BATCHES = 32
 NO_WORDS = np.empty(0, dtype=np.int32)
 NO_OFFSETS = np.empty((0, 2), dtype=np.int32)
 Ids = Sequence[int] | np.ndarray
+Target = int | float | list[int]
 
 
 @dataclass(slots=True)
@@ -43,7 +44,7 @@ class Feature:
     """One row of token ids, or one per choice."""
     types: Sequence[Ids]
     """The token types (0: first text, 1: second) of each row."""
-    target: int | float | list[int] = 0
+    target: Target = 0
     """Class, number, label per token, 0 or 1 per class, or [start, end] in tokens."""
     offsets: np.ndarray = field(default_factory=lambda: NO_OFFSETS)
     """For `span`: int32 [tokens, 2], a token's characters in the passage; (-1, -1) outside."""
@@ -54,6 +55,9 @@ class Feature:
     def length(self) -> int:
         """Tokens of the longest row."""
         return max(len(row) for row in self.ids)
+
+
+Features = Iterator[Feature]
 
 
 @dataclass(frozen=True)
@@ -74,43 +78,34 @@ class Featurizer:
     def __call__(self, examples: Sequence[Example]) -> list[Feature]:
         """Return the features in the order of the examples."""
         features: list[Feature] = []
-        encode = {
-            "tokens": self._encode_words,
-            "span": self._encode_passages,
-            "choice": self._encode_choices,
-        }.get(self.shape, self._encode_texts)
+        ways = {"tokens": self._encode_words, "span": self._encode_passages}
+        encode = (ways | {"choice": self._encode_choices}).get(self.shape, self._encode_texts)
         for start in range(0, len(examples), EXAMPLES_AT_ONCE):
             part = examples[start : start + EXAMPLES_AT_ONCE]
             features += encode(range(start, start + len(part)), part)
         return features
 
-    def _encode_texts(
-        self, places: Sequence[int], examples: Sequence[Example]
-    ) -> Iterator[Feature]:
+    def _encode_texts(self, places: Sequence[int], examples: Sequence[Example]) -> Features:
         self.tokenizer.enable_truncation(self.max_length)
         inputs = [e.text if e.pair is None else (e.text, e.pair) for e in examples]
         encodings = self.tokenizer.encode_batch(inputs)
         for i, encoding, example in zip(places, encodings, examples, strict=True):
-            target = 0 if example.label is None else example.label
-            several = self.shape == "multilabel"
-            yield self._make_feature(i, [encoding], list(example.tags) if several else target)
+            target: Target = example.label or 0
+            if self.shape == "multilabel":
+                target = list(example.tags)
+            yield self._make_feature(i, [encoding], target)
 
-    def _encode_choices(
-        self, places: Sequence[int], examples: Sequence[Example]
-    ) -> Iterator[Feature]:
+    def _encode_choices(self, places: Sequence[int], examples: Sequence[Example]) -> Features:
         self.tokenizer.enable_truncation(self.max_length)
         for i, example in zip(places, examples, strict=True):
             pairs = [(example.text, choice) for choice in example.choices]
             yield self._make_feature(i, self.tokenizer.encode_batch(pairs), int(example.label or 0))
 
-    def _encode_words(
-        self, places: Sequence[int], examples: Sequence[Example]
-    ) -> Iterator[Feature]:
+    def _encode_words(self, places: Sequence[int], examples: Sequence[Example]) -> Features:
         """Yield features that have a word's label on its first piece, as in BERT's NER."""
         self.tokenizer.enable_truncation(self.max_length)
-        encodings = self.tokenizer.encode_batch(
-            [list(e.words) for e in examples], is_pretokenized=True
-        )
+        inputs = [list(example.words) for example in examples]
+        encodings = self.tokenizer.encode_batch(inputs, is_pretokenized=True)
         for i, encoding, example in zip(places, encodings, examples, strict=True):
             numbers = encoding.word_ids
             words = [  # per token the word that it begins, -1 where it begins none
@@ -122,9 +117,7 @@ class Featurizer:
             feature.words = np.array(words, dtype=np.int32)
             yield feature
 
-    def _encode_passages(
-        self, places: Sequence[int], examples: Sequence[Example]
-    ) -> Iterator[Feature]:
+    def _encode_passages(self, places: Sequence[int], examples: Sequence[Example]) -> Features:
         """Yield overlapping windows of a passage; one without the answer points to [CLS]."""
         questions = self._cut_questions([e.text for e in examples])
         by_stride: dict[int, list[int]] = defaultdict(list)
@@ -133,10 +126,8 @@ class Featurizer:
         windows: dict[int, list[Feature]] = {}
         for stride, members in by_stride.items():
             self.tokenizer.enable_truncation(self.max_length, stride=stride, strategy="only_second")
-            encodings = self.tokenizer.encode_batch(
-                [(questions[k][0], str(examples[k].pair)) for k in members]
-            )
-            for k, encoding in zip(members, encodings, strict=True):
+            pairs = [(questions[k][0], str(examples[k].pair)) for k in members]
+            for k, encoding in zip(members, self.tokenizer.encode_batch(pairs), strict=True):
                 windows[k] = []
                 for window in (encoding, *encoding.overflowing):
                     offsets = np.array(window.offsets, dtype=np.int32)
@@ -159,9 +150,7 @@ class Featurizer:
             result.append((cut, self.max_length - special - min(len(encoding), most)))
         return result
 
-    def _make_feature(
-        self, i: int, rows: Sequence[Encoding], target: int | float | list[int]
-    ) -> Feature:
+    def _make_feature(self, i: int, rows: Sequence[Encoding], target: Target) -> Feature:
         small = np.uint16 if self.tokenizer.get_vocab_size() <= 1 << 16 else np.int32
         ids = [np.array(row.ids, dtype=small) for row in rows]
         return Feature(i, ids, [np.array(row.type_ids, dtype=np.uint8) for row in rows], target)
@@ -173,10 +162,9 @@ def _locate_answer(offsets: np.ndarray, example: Example) -> list[int]:
         return [0, 0]
     text, start = example.answers[0]
     begin, end = start + len(text) - len(text.lstrip()), start + len(text.rstrip())
-    covering = np.flatnonzero(
-        (offsets[:, 0] >= 0) & (offsets[:, 1] > begin) & (offsets[:, 0] < end)
-    )
-    if not len(covering) or offsets[covering[0], 0] > begin or offsets[covering[-1], 1] < end:
+    starts, ends = offsets.T
+    covering = np.flatnonzero((starts >= 0) & (ends > begin) & (starts < end))
+    if not len(covering) or starts[covering[0]] > begin or ends[covering[-1]] < end:
         return [0, 0]
     return [int(covering[0]), int(covering[-1])]
 
@@ -244,15 +232,11 @@ def collate_features(
     length = pad_to or max(feature.length for feature in features)
     rows = [row for feature in features for row in feature.ids]
     types = [row for feature in features for row in feature.types]
-    ids = np.full((len(rows), length), pad_id, dtype=np.int64)
+    ids: np.ndarray = np.full((len(rows), length), pad_id, dtype=np.int64)
     mask, token_types = np.zeros_like(ids), np.zeros_like(ids)
     for i, (row, row_types) in enumerate(zip(rows, types, strict=True)):
         ids[i, : len(row)], mask[i, : len(row)], token_types[i, : len(row)] = row, 1, row_types
-    inputs: dict[str, np.ndarray] = {
-        "input_ids": ids,
-        "attention_mask": mask,
-        "token_type_ids": token_types,
-    }
+    inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": token_types}
     if shape == "choice":
         inputs = {name: array.reshape(len(features), -1, length) for name, array in inputs.items()}
     tensors = {name: torch.from_numpy(array) for name, array in inputs.items()}

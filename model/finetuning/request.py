@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.settings import replace_settings
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.finetuning import VERSION
@@ -86,12 +86,14 @@ def check_for_task(settings: FinetuningSettings, task: Task, has_teacher: bool) 
     for name in sorted(settings.model_fields_set):
         if getattr(settings, name) == FinetuningSettings.model_fields[name].default:
             continue
-        without = "loss=focal" if name in FOCAL_FIELDS and settings.loss != "focal" else ""
-        if name in DISTILLATION_FIELDS and not has_teacher:
-            without = "a teacher"
-        if without or task.shape not in READ_BY.get(name, (task.shape,)):
-            why = f"without {without}" if without else f"on {task.name}"
-            raise UserError(f"has no effect {why}: leave it out", name, getattr(settings, name))
+        why = ""
+        if task.shape not in READ_BY.get(name, (task.shape,)):
+            why = f"on {task.name}"
+        elif name in FOCAL_FIELDS and settings.loss != "focal":
+            why = "without loss=focal"
+        elif name in DISTILLATION_FIELDS and not has_teacher:
+            why = "without a teacher"
+        require(not why, f"has no effect {why}: leave it out", name, getattr(settings, name))
     alphas, classes = len(settings.focal_alpha), len(task.labels)
     are_all = not alphas or alphas == classes or (alphas, classes) == (1, 2)
     require(are_all, f"needs {classes}, for each class one", "focal_alpha", settings.focal_alpha)

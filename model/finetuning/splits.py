@@ -37,11 +37,6 @@ NOTES = frozenset(("readme", "license", "licence", "citation", "notice", "change
 NOT_DATA = frozenset(
     (".md", ".rst", ".html", ".pdf", ".py", ".ipynb", ".sh", ".yaml", ".yml", ".zip", ".log")
 )
-LATER_SPLITS: Mapping[Split, tuple[Split, ...]] = {
-    "train": ("dev", "test"),
-    "dev": ("test",),
-    "test": (),
-}
 
 
 @dataclass(frozen=True)
@@ -165,7 +160,7 @@ class SplitReader:
         every = self.parts(data)
         return {
             hash_input(example)
-            for later in LATER_SPLITS[split]
+            for later in SPLITS[SPLITS.index(split) + 1 :]
             if not (self.key_is_input and every[later].files == every[split].files)
             for example in self._read_source(every[later], later)
             if isinstance(example, Example)

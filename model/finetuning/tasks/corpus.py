@@ -130,16 +130,10 @@ def read_reviews(
         read = [name for name in ("sentences", "product") if name in batch.schema.names]
         rows = batch.select(read).take(pa.array(chosen, pa.int64())).to_pylist()
         for i, row in zip(chosen, rows, strict=True):
-            own = set(split_classes(values[i])) if several else {}
-            sampler.add(
-                Example(
-                    ids[i],
-                    " ".join(row["sentences"]),
-                    label=labels[i],
-                    tags=tuple(int(name in own) for name in classes) if several else (),
-                    product=str(row.get("product") or ""),
-                )
-            )
+            own = set(split_classes(values[i])) if several else set()
+            tags = tuple(int(name in own) for name in classes) if several else ()
+            text, product = " ".join(row["sentences"]), str(row.get("product") or "")
+            sampler.add(Example(ids[i], text, label=labels[i], tags=tags, product=product))
     return sampler.finish()
 
 
@@ -182,13 +176,8 @@ def _stream_batches(
     if isinstance(next(iter(classes), ""), str):
         value = value.cast(pa.string())
     chosen = is_of_split & (value.isin(list(classes)) if classes else value.is_valid())
-    yield from dataset.to_batches(
-        columns=columns,
-        filter=chosen,
-        batch_size=BATCH_ROWS,
-        batch_readahead=2,
-        fragment_readahead=1,
-    )
+    ahead = {"batch_readahead": 2, "fragment_readahead": 1}
+    yield from dataset.to_batches(columns, filter=chosen, batch_size=BATCH_ROWS, **ahead)
 
 
 TASKS = (

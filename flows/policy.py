@@ -113,7 +113,7 @@ def keep_cheap(arms: Sequence[Arm]) -> list[Arm]:
 def choose_adaptation(p: Parameters, arms: Sequence[Arm], counts: Counts) -> tuple[Adaptation, str]:
     """Return how a run with these arms trains an encoder, and why where the counts decide."""
     chosen, methods = p.pretraining, list_arms()
-    is_asked = bool(chosen.objective or chosen.steps or "steps" in chosen.settings)
+    is_asked = bool(chosen.objective or chosen.steps)
     others = [arm for arm in arms if arm != "origin"]
     is_read = any(arm not in methods or methods[arm].reads_encoder for arm in others)
     if not (is_read or is_asked):

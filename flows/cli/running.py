@@ -60,7 +60,6 @@ def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
 
         made = terminal.run_in_terminal(store.root, run, form.promotion.mode != "off")
     terminal.print_results(Path(made["folder"]))
-    print(f"report      {made['report']}")
     for task, model in made["models"].items():
         about = f", {task}" if len(made["models"]) > 1 else ""
         print(f"model       {model}{about}")
@@ -179,9 +178,5 @@ def execute_study(form: StudyForm, study: Study, store: Store, is_dry: bool) -> 
         return flow.study(**{name: getattr(form, name) for name in form.sections})
 
     made = terminal.run_in_terminal(store.root, run, form.promotion.mode != "off")
-    folder = Path(made["folder"])
-    terminal.print_results(folder)
-    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
-    print(f"answer      {report['answer']}")
-    print(f"report      {folder / 'report.html'}")
+    terminal.print_results(Path(made["folder"]))
     print(f"done in     {time.monotonic() - began:,.1f} s")

@@ -5,7 +5,6 @@ results printed at the end.
 import importlib
 import json
 import logging
-import math
 import os
 import signal
 import threading
@@ -28,11 +27,11 @@ from rich.table import Table
 from rich.text import Text
 
 from amazon_electra.beam_jobs.core.progress import format_report
-from amazon_electra.beam_jobs.core.terminal import escape_controls
+from amazon_electra.beam_jobs.core.terminal import escape_controls, print
 from amazon_electra.flows.store.flatten import summarize_manifest
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest
-from amazon_electra.model.report.formats import format_change, format_with_interval, get_title
+from amazon_electra.model.report.formats import format_with_interval, get_title
 
 LINE_SECONDS = 10.0  # between two plain lines about the same stage
 NOT_SHOWN = "ece"  # metric of the report alone
@@ -54,7 +53,7 @@ class Terminal:
             transient=True,
         )
         self._tasks: dict[str, TaskID] = {}  # of the bars, by fingerprint
-        self._lock, self._printed_at = threading.Lock(), dict[str, float]()
+        self._lock, self._next_line = threading.Lock(), dict[str, float]()
         self._left: dict[str, float] = {}
         """Label of a stage that is being made → the seconds that its job still takes."""
 
@@ -66,14 +65,11 @@ class Terminal:
     def __exit__(self, *exception: object) -> None:
         self._bars.stop()
 
-    def print_line(self, text: str) -> None:
-        """Print a line as it is: names of files and extras have brackets."""
-        self.console.print(escape_controls(text), soft_wrap=True, markup=False)
-
-    def mark_line(self, mark: str, colour: str, text: str, aside: str = "") -> None:
-        """Print a line with a coloured mark before it and dim text after it."""
-        parts = (mark, colour), " ", escape_controls(text), (escape_controls(aside), "dim")
-        self.console.print(Text.assemble(*parts), soft_wrap=True)
+    def print_line(self, text: str, mark: str = "", colour: str = "", aside: str = "") -> None:
+        """Print a line as it is, with a coloured mark before it and dim text after it."""
+        start, end = (mark, colour), (escape_controls(aside), "dim")
+        line = Text.assemble(start, " " if mark else "", escape_controls(text), end)
+        self.console.print(line, soft_wrap=True)
 
     def on_plan(self, line: str, page: str) -> None:
         self.print_line(line)
@@ -98,16 +94,15 @@ class Terminal:
             )
             return
         with self._lock:
-            now, printed_at = time.monotonic(), self._printed_at.get(stage.fingerprint, -math.inf)
-            if now - printed_at >= LINE_SECONDS:
-                self._printed_at[stage.fingerprint] = now
+            if time.monotonic() >= self._next_line.get(stage.fingerprint, 0):
+                self._next_line[stage.fingerprint] = time.monotonic() + LINE_SECONDS
                 self.print_line(f"{stage.label}: {format_report(progress)}")
 
     def on_complete(self, stage: Stage, manifest: Manifest, found: bool) -> None:
         how = "found complete" if found else f"{manifest.get('seconds', 0.0):,.1f} s"
         self._end(stage, "✓", "green", f"{how:<16} ", summarize_manifest(manifest))
         for warning in manifest["result"].get("warnings", []):
-            self.mark_line("!", "yellow", f"{stage.label}: {warning}")
+            self.print_line(f"{stage.label}: {warning}", "!", "yellow")
 
     def on_failure(self, stage: Stage, cause: str) -> None:
         self._end(stage, "✗", "red", cause)
@@ -119,7 +114,7 @@ class Terminal:
         if stage.fingerprint in self._tasks:
             self._bars.remove_task(self._tasks.pop(stage.fingerprint))
         self._left.pop(stage.label, None)
-        self.mark_line(mark, colour, f"{stage.label:<32} {how}", about)
+        self.print_line(f"{stage.label:<32} {how}", mark, colour, about)
 
     def on_wait(self, stage: Stage) -> None:
         self.print_line(f"{stage.label}: another run is making it; waiting")
@@ -134,7 +129,7 @@ class Terminal:
             label, seconds = max(self._left.items(), key=lambda one: one[1])
             minutes = max(1, round(seconds / 60))
             line += f"; {label}: {minutes} minute{'s' * (minutes > 1)} left"
-        self.mark_line("→", "cyan", line)
+        self.print_line(line, "→", "cyan")
 
 
 def run_in_terminal(
@@ -190,11 +185,11 @@ class RunWarnings(logging.Handler):
         text = record.getMessage()
         if record.levelno < logging.ERROR and text not in self._printed:
             self._printed.add(text)  # a plan and the run itself say the same
-            self._terminal.mark_line("!", "yellow", text)
+            self._terminal.print_line(text, "!", "yellow")
 
 
 def print_results(folder: Path) -> None:
-    """Print a table of arms and tasks with their metrics, then every difference."""
+    """Print a table of arms and tasks with their metrics, the answer, and where the report is."""
     report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
@@ -211,21 +206,5 @@ def print_results(folder: Path) -> None:
         cells = row["task"], row["arm"], row["seed_count"], "\n".join(metrics)
         table.add_row(*map(escape_controls, cells))
     console.print(table)
-    for difference in report["differences"]:
-        console.print(escape_controls(format_difference(difference)), soft_wrap=True)
-
-
-def format_difference(difference: Mapping[str, Any]) -> str:
-    """Return a difference as text.
-
-    For example: polarity: pre-trained − random = +4.2 points of accuracy of this one checkpoint
-    (+1.1 to +7.3, p = 0.007): …
-    """
-    d, metric = difference, difference["metric"]
-    low, high = (format_change(metric, d[end]).removesuffix(" points") for end in ("low", "high"))
-    scope = " of this one checkpoint" if d.get("one_checkpoint") else ""
-    change = f"{format_change(metric, d['difference'])} of {get_title(metric)}{scope}"
-    return (
-        f"{d['task']}: {d['a']} − {d['b']} = {change} "
-        f"({low} to {high}, p = {d['p']:.2g}): {d['words']}"
-    )
+    print(f"answer      {report['answer']}")
+    print(f"report      {folder / 'report.html'}")

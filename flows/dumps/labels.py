@@ -5,6 +5,7 @@ the first records of each file, and by the corpus once it is made.
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,8 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError, show_option
 from amazon_electra.beam_jobs.labels.classes import (
-    MIN_LABELLED,
-    TRAINED_SPLITS,
     choose_classes,
+    count_labels,
     warn_of_label,
 )
 from amazon_electra.beam_jobs.labels.stars import BINARY, Scale, decide_scales
@@ -24,12 +24,7 @@ from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.text.splits import read_shares
 from amazon_electra.flows import policy
 from amazon_electra.flows.configuration.form import Corpus, Dump
-from amazon_electra.flows.dumps.preview import (
-    Preview,
-    count_classes,
-    count_ratings,
-    offer_marks,
-)
+from amazon_electra.flows.dumps.preview import Preview, count_ratings
 from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -40,8 +35,6 @@ from amazon_electra.model.pretraining.input.pairs import WORD, count_pairs, find
 
 USES: dict[Split, str] = {"train": "train on", "dev": "choose by (dev)", "test": "test on"}
 SHOWN_CHARACTERS = 400
-MAX_GUESSED = 20
-"""Values of a column that is taken for one of classes."""
 TOKENS_PER_SENTENCE, TOKENS_PER_WORD = 17, 1.3
 """Of reviews, on average over the 79,278 real ones of docs/results.md."""
 
@@ -54,19 +47,13 @@ def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]
     own = [f"{LABEL}{column}" for column in chosen.labels]
     if tasks := list(asked) or [*own, *_list_star_tasks(chosen, previews)]:
         return tasks
-    first, label = previews[0], offer_marks(previews[0])
-    for name in () if label else first.file.layout.unused:
-        counts = count_classes(first.count_values(name), folds=True)
-        if 2 <= len(counts) <= min(MAX_GUESSED, counts.total() // MIN_LABELLED):
-            label = show_option("--label", name)
-            break
-    hint = fields.HINT.replace("`--label NAME`", label or "`--label NAME`")
+    first = previews[0]
     rated = any(any(counts.values()) for counts in count_ratings(previews).values())
     lack = "all its stars are of one class" if rated else "no stars"
     columns = [*first.mapping.values(), *(name or '""' for name in first.file.layout.unused)]
     raise UserError(
         f"{first.file.name}: {lack}, so there are no examples; its columns are "
-        f"{', '.join(columns)}; {hint}"
+        f"{', '.join(columns)}; {fields.HINT}"
     )
 
 
@@ -104,11 +91,16 @@ def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
     if kinds == {"polarity"} or (scale and scale.name == BINARY):
         found = [task for task in found if task != "stars"]
     if scale and all(preview.is_whole for preview in previews):
-        ratings = [review.rating[0] for one in rated for review in one.reviews if review.rating]
-        stars = {*scale.map_ratings(np.array(ratings)).tolist()}
+        stars = {number for one in rated for number in _map_stars(one, scale)}
         classes = {task: {tasks[task].stars.get(n) for n in stars} - {None} for task in found}
         found = [task for task in found if len(classes[task]) > 1]
     return found
+
+
+def _map_stars(preview: Preview, scale: Scale | None) -> list[int]:
+    """Return the stars of the first records of a file; all have five where the scale is open."""
+    ratings = np.array([review.rating[0] for review in preview.reviews if review.rating])
+    return scale.map_ratings(ratings).tolist() if scale else [5] * len(ratings)
 
 
 def estimate_counts(
@@ -116,34 +108,30 @@ def estimate_counts(
 ) -> Counts:
     """Return what the corpus of a dump will count, about, by its first records."""
     scale, shares = _decide_scale(chosen, previews), read_shares(corpus.split)
-    trained = sum(shares[split] for split in TRAINED_SPLITS) / 100
-    labels, titles, words, classes = Counter[str](), 0.0, 0.0, dict[str, Counter[str]]()
+    stars, labels = Counter[str](), {column: Counter[str]() for column in chosen.labels}
+    titles = words = 0.0
     for preview in previews:
         times = preview.count / max(1, len(preview.head))
-        ratings = np.array([review.rating[0] for review in preview.reviews if review.rating])
-        stars = scale.map_ratings(ratings).tolist() if scale else []
-        for task in tasks:
-            n = len(ratings)
-            if task.startswith(LABEL):
-                typed = preview.count_values(task.removeprefix(LABEL))
-                values = decide_values(typed, chosen.fold_labels)
-                n = sum(k for value, k in typed.items() if values.find_class(value) is not None)
-                of_task = classes.setdefault(task, Counter())
-                for name, k in count_classes(typed, chosen.fold_labels).items():
-                    of_task[f"train.{name}"] += round(times * trained * k)
-            elif scale and task in list_star_tasks():
-                n = sum(number in list_star_tasks()[task].stars for number in stars)
-            labels[task] += round(times * n)
+        for number, n in Counter(_map_stars(preview, scale)).items():
+            stars[f"train.{number}"] += round(times * n)
+        for column, counts in labels.items():
+            typed = preview.count_values(column)
+            values = decide_values(typed, chosen.fold_labels)
+            for (split, share), (value, n) in product(shares.items(), typed.items()):
+                name, texts = values.find_class(value), round(times * n * share / 100)
+                count_labels(counts, split, name, values.is_multilabel, texts)
         for review in preview.reviews:
             text, title = str(review.text or ""), str(review.title or "")
             words += times * len(WORD.findall(text))
             titles += times * (corpus.title and not find_reason(title, text))
-    found = {task: choose_classes(counts) for task, counts in classes.items()}
-    usable = {t: n for t, n in labels.items() if t not in found or found[t]["classes"]}
-    warnings = [warn_of_label(task.removeprefix(LABEL), one) for task, one in found.items()]
+    found = {column: choose_classes(counts) for column, counts in labels.items()}
+    result = {"stars": stars, "labels": found}
+    lacking = [f"{LABEL}{column}" for column, one in found.items() if not one["classes"]]
+    usable = [task for task in tasks if task not in lacking] or tasks
+    warnings = [warn_of_label(column, one) for column, one in found.items()]
     share = shares["pretrain"] / 100
     return Counts(
-        usable or labels,
+        {task: count_labelled(task, result) for task in usable},
         round(share * titles),
         share * words * TOKENS_PER_WORD,
         is_estimated=True,

@@ -6,18 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.settings import Settings
+from amazon_electra.flows.stages.evaluation import TaskConfig
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 
 MAX_COMPARED = 10_000
 """Test reviews that both models predict."""
-
-
-class ComparisonConfig(Settings):
-    """What decides a comparison besides the models and the data."""
-
-    task: str
 
 
 class Comparison(Stage):
@@ -26,7 +20,7 @@ class Comparison(Stage):
     Both folders predict as `score` loads them: nothing of the champion is trained anew.
     """
 
-    name, version, Config = "comparison", 1, ComparisonConfig
+    name, version, Config = "comparison", 1, TaskConfig
     headline = ("n", "loss.difference", "macro_f1.difference")
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
@@ -59,4 +53,4 @@ def compare_with_champions(
         champion = find(task)
         if champion and champion.fingerprint != model.fingerprint:
             inputs = {"model": model, "champion": champion, "data": model.inputs["data"]}
-            yield Comparison(ComparisonConfig(task=task), inputs, title=f"champion · {task}")
+            yield Comparison(TaskConfig(task=task), inputs, title=f"champion · {task}")

@@ -34,8 +34,8 @@ class ContrastiveAdaptation(Stage):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        parameters = super().parameters
-        return {n: v for n, v in parameters.items() if n not in FREE_CONTRASTIVE_SETTINGS}
+        free = FREE_CONTRASTIVE_SETTINGS
+        return {n: v for n, v in super().parameters.items() if n not in free}
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.contrastive import adapt_contrastively
@@ -59,10 +59,7 @@ def build_contrastive_stage(
     """
     settings = chosen.settings if chosen.objective == CONTRASTIVE else {}
     [config] = replace_settings([ContrastiveConfig(seed=chosen.seed)], settings, "pretraining")
-    device, processes = chosen.finetuning_device, chosen.processes
-    return ContrastiveAdaptation(
-        config,
-        {"corpus": corpus, "origin": origin},
-        resources=Resources(device=device, processes=processes, beside=beside),
-        title=f"adaptation of {get_name(origin)}",
-    )
+    device, inputs = chosen.finetuning_device, {"corpus": corpus, "origin": origin}
+    resources = Resources(device=device, processes=chosen.processes, beside=beside)
+    title = f"adaptation of {get_name(origin)}"
+    return ContrastiveAdaptation(config, inputs, resources=resources, title=title)

@@ -8,8 +8,8 @@ from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 
 
-class EvaluationConfig(Settings):
-    """What decides an evaluation besides the model and the data."""
+class TaskConfig(Settings):
+    """What decides an evaluation, or a comparison, besides the models and the data."""
 
     task: str
 
@@ -19,7 +19,7 @@ class Evaluation(Stage):
     way, which saves the start of another process.
     """
 
-    name, version, Config = "evaluation", 8, EvaluationConfig
+    name, version, Config = "evaluation", 8, TaskConfig
     headline = ("n", "metrics.accuracy.value", "metrics.macro_f1.value")
     written_last = "metrics.json"
     takes_accelerator = runs_beside = True
@@ -38,7 +38,7 @@ class Evaluation(Stage):
 def build_evaluation_stage(finetuned: Stage) -> Evaluation:
     """Return the evaluation of a fine-tuned model on test."""
     return Evaluation(
-        EvaluationConfig(task=finetuned.config.task),
+        TaskConfig(task=finetuned.config.task),
         {"data": finetuned.inputs["data"], "model": finetuned},
         title=f"{finetuned.title} · test",
     )

@@ -1,11 +1,11 @@
 """Fine-tuning: an arm of a comparison on one task with one seed."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import format_value
 from amazon_electra.flows.stages.evaluation import build_evaluation_stage
 from amazon_electra.flows.stages.pretraining import resolve_recipe
@@ -51,33 +51,31 @@ class Finetuned(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.finetune import finetune
 
-        config = self.config
+        config, evaluation = self.config, store.folder(build_evaluation_stage(self))
         if search := self.inputs.get("search"):
-            found = json.loads((store.fetch(search, "best.json") / "best.json").read_text("utf-8"))
-            best = {name: format_value(value) for name, value in found["settings"].items()}
+            found = read_json(store.fetch(search, "best.json") / "best.json")["settings"]
+            best = {name: format_value(value) for name, value in found.items()}
             config = config.replace(settings={**config.settings, **best})
-        return finetune(
-            config,
-            evaluation=store.folder(build_evaluation_stage(self)),
-            **locate_sources(self, store, folder),
-        ).content
+        parts = [store.fetch(one) for name, one in self.inputs.items() if name.startswith(PART)]
+        sources = locate_sources(self, store, folder)
+        return finetune(config, evaluation=evaluation, parts=parts, **sources).content
 
 
 def locate_sources(stage: Stage, store: Store, folder: Path) -> dict[str, Any]:
     """Return the folders and the device of a fine-tuning or a search, as their functions take
     them.
     """
-    inputs = stage.inputs
-    found: dict[str, Any] = {"data": Path(inputs["data"].locate(store)), "output": folder}
-    if encoder := inputs.get("encoder"):
-        found["encoder"] = encoder.locate(store)
-    if stage.config.start == "random":
-        found["architecture"] = locate_architecture(stage, store, folder)
-    if parts := [stage for name, stage in inputs.items() if name.startswith(PART)]:
-        found["parts"] = [store.fetch(stage) for stage in parts]
-    if teacher := inputs.get("teacher"):
-        found["teacher"] = Path(teacher.locate(store))
-    return {**found, "cache": store.root / CACHE, "device": stage.resources.device}
+    inputs, is_random = stage.inputs, stage.config.start == "random"
+    encoder, teacher = inputs.get("encoder"), inputs.get("teacher")
+    return {
+        "data": Path(inputs["data"].locate(store)),
+        "output": folder,
+        "encoder": encoder.locate(store) if encoder else None,
+        "architecture": locate_architecture(stage, store, folder) if is_random else None,
+        "teacher": Path(teacher.locate(store)) if teacher else None,
+        "cache": store.root / CACHE,
+        "device": stage.resources.device,
+    }
 
 
 def locate_architecture(stage: Stage, store: Store, folder: Path) -> str:

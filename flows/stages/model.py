@@ -37,14 +37,8 @@ class Model(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.export import ExportCell, export
 
-        cells = [
-            ExportCell(
-                cell.arm,
-                store.fetch(self.inputs[cell.finetuned]),
-                store.fetch(self.inputs[cell.evaluated]),
-            )
-            for cell in self.config.cells
-        ]
+        made = {name: store.fetch(stage) for name, stage in self.inputs.items() if name != "data"}
+        cells = [ExportCell(c.arm, made[c.finetuned], made[c.evaluated]) for c in self.config.cells]
         return export(
             cells,
             self.config.task,

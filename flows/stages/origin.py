@@ -106,11 +106,11 @@ def build_origin_stage(place: str, store: Store, generator: str | None = None) -
     named. UserError where nothing is there.
     """
     source, result = _pin_place(place, store, START)
-    config = OriginConfig(source=source)
+    of_generator = dict[str, str]()
     if generator:
-        its_source, its = _pin_place(generator, store, "pretraining.start_generator_from")
-        config = OriginConfig(source=source, generator=its_source)
+        of_generator, its = _pin_place(generator, store, "pretraining.start_generator_from")
         result["generator"] = its["place"]
+    config = OriginConfig(source=source, generator=of_generator)
     return Origin(config, result=result, title=f"{TITLE}{name_origin(place)}")
 
 
@@ -121,21 +121,19 @@ def _pin_place(place: str, store: Store, field: str) -> tuple[dict[str, str], di
     kind = find_kind(place)
     if kind is None:
         raise UserError(f"not a published encoder: write {FORMS}", field, place)
-    if kind == "folder":
-        with name_place(field, place):
+    with name_place(field, place):
+        if kind == "folder":
             known = _describe_folder(Path(place).expanduser().resolve())
-        external = build_external_stage(known["folder"], store)
-        return {"content": external.config.content}, {"place": known["folder"], **known}
-    parts = parse_place(kind, place)
-    name = parts["name"]
-    if kind == "package":
-        with name_place(field, place):
+            external = build_external_stage(known["folder"], store)
+            return {"content": external.config.content}, {"place": known["folder"], **known}
+        parts = parse_place(kind, place)
+        name, revision = parts["name"], parts.get("revision") or "main"
+        if kind == "package":
             found = find_in_package(name)
-            known = _describe_folder(found.folder)
-        return {"package": found.name, "version": found.version or ""}, {"place": place, **known}
-    revision = parts["revision"] or "main"
-    commit = revision if COMMIT.fullmatch(revision) else _find_commit(name, revision, field)
-    return {"name": name, "revision": commit}, {"place": f"{name}@{commit}"}
+            source = {"package": found.name, "version": found.version or ""}
+            return source, {"place": place, **_describe_folder(found.folder)}
+        commit = revision if COMMIT.fullmatch(revision) else _find_commit(name, revision)
+        return {"name": name, "revision": commit}, {"place": f"{name}@{commit}"}
 
 
 def _describe_folder(folder: Path) -> dict[str, Any]:
@@ -170,7 +168,7 @@ def warn_of_languages(store: Store, origin: Stage, corpus: Stage, texts: Sequenc
     return known.warn_of_languages(describe_origin(store, origin), counts)
 
 
-def _find_commit(name: str, revision: str, field: str) -> str:
+def _find_commit(name: str, revision: str) -> str:
     """Return the commit that a revision stands for: in this machine's cache, or else on the hub."""
     from huggingface_hub import HfApi, constants, try_to_load_from_cache
 
@@ -184,8 +182,6 @@ def _find_commit(name: str, revision: str, field: str) -> str:
             raise
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"{name} is no folder, not in this machine's cache ({constants.HF_HUB_CACHE}) "
-            f"and the hub does not name it ({why}); where there is a network, hf download {name}, "
-            "and give the path of its folder",
-            field,
+            f"no folder, not in this machine's cache ({constants.HF_HUB_CACHE}), and the hub does "
+            f"not name it ({why}); where there is a network, hf download {name} --local-dir DIR"
         ) from None

@@ -29,8 +29,6 @@ from amazon_electra.model.recipes import (
     apply_settings,
 )
 
-VALIDATION_FIELDS = ("validate_every", "validate_sequences")
-"""Settings that decide nothing where nothing is measured."""
 ADAPTATIONS = ("pretraining", "contrastive-adaptation")
 """Names of the stages that train an encoder."""
 KEEP = "keep_checkpoints"
@@ -97,14 +95,12 @@ class Pretraining(Stage):
         dev, validation = self.inputs.get("dev_shards"), None
         if dev and (made := store.manifest(dev)) and made["result"]["sequences"]:
             validation = store.fetch(dev)
-        unread = () if validation else VALIDATION_FIELDS
-        settings = {n: text for n, text in config.settings.items() if n not in unread}
+        settings = {**config.settings, "seed": str(config.seed)}
+        if not validation:  # they decide nothing
+            settings = {n: v for n, v in settings.items() if not n.startswith("validate_")}
+        steps = self.count_steps(store) or None
         return pretrain(
-            PretrainConfig(
-                recipe=config.recipe,
-                steps=self.count_steps(store) or None,
-                settings={**settings, "seed": str(config.seed)},
-            ),
+            PretrainConfig(recipe=config.recipe, steps=steps, settings=settings),
             Path(self.inputs["shards"].locate(store)),
             folder,
             start_from=Path(origin.locate(store)) if origin else None,
@@ -124,13 +120,12 @@ class Pretraining(Stage):
             counts = made["result"]
             share = min(1.0, config.tokens / max(1, config.passes * counts["tokens"]))
             return max(1, round(share * config.passes * counts["sequences"] / batch))
-        other = self.reads.get("equal")
-        if other is None:
-            return 0
-        steps = other.parameters["steps"] or resolve_recipe(other).pretraining.steps
-        measure = count_flops if config.same_flops_as else count_tokens
-        device = self.resources.device
-        return max(1, round(steps * measure(store, other, device) / measure(store, self, device)))
+        if other := self.reads.get("equal"):
+            steps = other.parameters["steps"] or resolve_recipe(other).pretraining.steps
+            measure = count_flops if config.same_flops_as else count_tokens
+            ratio = measure(store, other, self.resources) / measure(store, self, self.resources)
+            return max(1, round(steps * ratio))
+        return 0
 
 
 def resolve_recipe(stage: Stage) -> Recipe:
@@ -138,23 +133,23 @@ def resolve_recipe(stage: Stage) -> Recipe:
     stage is known by its fingerprint alone.
     """
     given = stage.parameters
-    recipe = RECIPES[given.get("recipe", "sample")]
-    return apply_settings(recipe, dict(given.get("settings", {})))
+    return apply_settings(RECIPES[given.get("recipe", "sample")], given.get("settings", {}))
 
 
-def count_flops(store: Store, training: Stage, device: str) -> float:
+def count_flops(store: Store, training: Stage, resources: Resources) -> float:
     """Return the matrix products of a step of a pre-training on this kind of device."""
     from amazon_electra.model.device import expect_document_attention
     from amazon_electra.model.pretraining.assembly import estimate_sequence_flops
     from amazon_electra.model.pretraining.input.sequences import Shards
 
     recipe = resolve_recipe(training)
-    within_documents = expect_document_attention(device, recipe.pretraining.precision)
+    precision = recipe.pretraining.precision
+    within_documents = expect_document_attention(resources.device, precision)
     shards = Shards.open(Path(training.inputs["shards"].locate(store)))
     return recipe.pretraining.batch * estimate_sequence_flops(recipe, shards, within_documents)
 
 
-def count_tokens(store: Store, training: Stage, device: str) -> float:
+def count_tokens(store: Store, training: Stage, resources: Resources) -> float:
     """Return the tokens of a step of a pre-training."""
     shards = Path(training.inputs["shards"].locate(store))
     about = json.loads((shards / "shards.json").read_text("utf-8"))
@@ -229,10 +224,10 @@ def build_pretraining_stage(
     """Return the pre-training that the form describes; the shards `dev` measure it. On a CPU it
     leaves `beside` cores to jobs that run at the same time.
     """
-    chosen, settings = p.pretraining, p.pretraining.trainer_settings
+    chosen = p.pretraining
     budget: dict[str, Any] = {"steps": chosen.steps}
-    if origin and p.recipe == "published" and not (chosen.steps or "steps" in settings):
+    if origin and p.recipe == "published" and not chosen.steps:
         budget = {"tokens": TOKENS, "passes": PASSES}
     resources = Resources(device=chosen.device, processes=chosen.processes, beside=beside)
-    own = p.recipe, settings, chosen.seed, shards, resources
+    own = p.recipe, chosen.trainer_settings, chosen.seed, shards, resources
     return build_training(*own, origin=origin, dev=dev, **budget)

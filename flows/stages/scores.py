@@ -42,9 +42,8 @@ def find_models(form: Scoring, store: Store) -> list[RegisteredModel]:
     """Return the registered model of each task, or of `model.task`: that with an alias, or else the
     champion or the newest. UserError where there is none in this store.
     """
-    alias, uri = form.model.alias, stock.resolve_mlflow_uri(store.root)
-    found = []
-    for tags in registry.find_models(uri, alias, form.model.task):
+    uri, found = stock.resolve_mlflow_uri(store.root), []
+    for tags in registry.find_models(uri, form.model.alias, form.model.task):
         manifest = store.read_manifest(f"model/{tags['model']}")
         if manifest is None:
             raise UserError(
@@ -116,13 +115,12 @@ def leave_out_files(dump: ListedDump, known: Scored) -> ListedDump:
 
 def build_config(models: Sequence[RegisteredModel], form: Scoring) -> ScoringConfig:
     """Return what decides the scores beside the models and the dump; without models, of folders."""
+    default = CorpusConfig().max_characters
     return ScoringConfig(
         **form.dump.pick(ScoringConfig),
         model_version=tuple(model.version for model in models),
         title=all(model.reads_titles for model in models),
-        max_characters=max(
-            (model.max_characters for model in models), default=CorpusConfig().max_characters
-        ),
+        max_characters=max((model.max_characters for model in models), default=default),
         precision=form.model.precision,
         output_format=form.scores.format,
         explain=form.scores.explain,

@@ -74,14 +74,6 @@ def test_few_labels_are_not_fine_tuned_unless_somebody_asks(
     assert "TF-IDF · polarity · seed 0" in stages
 
 
-def test_the_published_encoder_is_fine_tuned_where_it_is_asked_for_or_nothing_is_adapted(
-    list_published,
-):
-    for settings in (["finetuning.arms=pre-trained,origin"], ["pretraining.objective=mlm"]):
-        stages = list_published(*settings, "effort=full")[1]
-        assert "mini-bert, fine-tuned · polarity · seed 0" in stages
-
-
 @pytest.mark.parametrize(
     ("titles", "settings", "is_adapted"),
     [

@@ -1,13 +1,12 @@
 """What the stages of `score` are made of, and what is left out because it was scored before."""
 
-import re
 import shutil
 
 import pandas as pd
 import pytest
 from mlflow import MlflowClient
 
-from amazon_electra.flows.cli import main, running
+from amazon_electra.flows.cli import main
 from amazon_electra.flows.configuration.form import Scoring
 from amazon_electra.flows.servers.stock import resolve_mlflow_uri
 from amazon_electra.flows.stages.dump import build_dump_stage
@@ -98,42 +97,6 @@ def test_a_model_folder_scores_without_a_registry(tmp_path, capsys, monkeypatch)
     assert list(rows["id"]) == [7, 8]
     assert list(rows["text"].fillna("")) == ["good", ""]
     assert not (tmp_path / "store").exists()
-
-
-def test_ids_that_occur_twice_are_told(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    model = write_network(tmp_path / "model")
-    rows = "".join(f"9.0417{i % 4}E+17,good\n" for i in range(100))
-    (tmp_path / "new.csv").write_text("order,text\n" + rows)
-    words = ["score", "--model", str(model), "--dump", "new.csv", "--id", "order"]
-    assert main.run_words([*words, "--format", "parquet"]) == 0
-    told = r"^warning: .*new\.csv: order: 4 different ids in 100 rows"
-    assert re.search(told, capsys.readouterr().out, re.M)
-    scores = pd.read_parquet(tmp_path / "scores" / "new.scores.parquet")
-    [version] = scores["model_version"].unique()
-    assert re.fullmatch("[0-9a-f]{16}", version)
-
-
-def test_the_command_lists_its_dump_and_asks_the_registry_once(
-    store, tmp_path, prefect_home, monkeypatch
-):
-    from amazon_electra.flows import score as flow
-
-    (tmp_path / "new.csv").write_text("order_id,text\n7,good\n8,bad\n")
-    form = Scoring(dump={"paths": [str(tmp_path / "new.csv")]}, store=store.address)
-    make(plan(form, store), store)
-    calls = []
-    for module in (running, flow):
-        monkeypatch.setattr(
-            module, "build_dump_stage", lambda *one: calls.append("dump") or build_dump_stage(*one)
-        )
-    for module in (running.scoring, flow):
-        monkeypatch.setattr(module, "find_models", lambda *one: calls.append("models") or [MODEL])
-    monkeypatch.setattr(flow, "run_graph", lambda *given: None)
-    monkeypatch.setattr(running.terminal, "run_in_terminal", lambda root, run: run())
-    made = running.execute_scoring(form.replace(output=str(tmp_path / "scores")), None)
-    assert made["files"] == ["new.scores.csv"]
-    assert sorted(calls) == ["dump", "models"]
 
 
 def test_a_dry_run_of_a_run_leaves_no_store(tmp_path, capsys):

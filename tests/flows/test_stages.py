@@ -4,11 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from amazon_electra.beam_jobs.config import ShardsConfig
-from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.stages import shards
-from amazon_electra.flows.store.stage import ExistingStage, dict_of
-from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.store.stage import dict_of
 from amazon_electra.model import recipes
 from tests.flows.calls import call_of
 
@@ -97,27 +93,6 @@ def test_how_a_dump_is_read_reaches_the_job_and_counts_only_where_it_is_set(
     for setting in (*settings, *chosen):
         assert "corpus" in changed(before, fingerprints(setting, dump=dump))
     assert "dump" not in changed(before, fingerprints(*settings, dump=dump))
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("corpus.withhold", "nofile"), ("corpus.split", "pretrain=90,train=0,dev=0,test=10")],
-)
-def test_what_can_be_known_at_once_is_told_before_anything_is_made(fingerprints, field, value):
-    with pytest.raises(UserError) as refused:
-        fingerprints(f"{field}={value}")
-    assert refused.value.field == field
-
-
-def test_general_text_is_searched_for_all_that_is_tested_on(tmp_path):
-    (tmp_path / "text.txt").write_text("other text\n")
-    store, corpus = Store(tmp_path / "store"), ExistingStage("corpus", 1, {})
-    splits = {"pretrain": 9_000_000, "dev": 1, "test": 1_000_000}
-    store.publish(corpus, {"splits": splits}, seconds=1.0)
-    inputs = {"corpus": corpus, "vocabulary": ExistingStage("vocabulary", 1, {})}
-    reviews = shards.PackedShards(ShardsConfig(max_length=128), inputs)
-    stage = shards.build_general_shards_stage(reviews, [tmp_path / "text.txt"], [], store)
-    assert call_of(stage, store)["withhold_corpus"] == str(store.folder(corpus))
 
 
 def test_a_recipe_counts_by_what_it_says(fingerprints, monkeypatch):

@@ -22,18 +22,11 @@ def attempt(*words):
         (["run", "--dmp", "x"], ["--dmp", "--dump?"]),
         (["rum"], ["rum", '"run"?']),
         (["run", "--encoding", "cp1252"], ["--encoding", "--dump.encoding?"]),
-        (
-            ["run", "--dump", "sample:9", "--corpsu.split", "x"],
-            ["--corpsu.split", "--corpus.split?"],
-        ),
         (["run", "--dump", "sample:9", "--corpus.title", "maybe"], ["maybe", "--corpus.title"]),
-        (["run", "--dump", "sample:9", "--corpus.split_by", "x"], ["x", "--corpus.split_by"]),
-        (["run", "--dump", "sample:9", "--pretraining.batch", "x"], ["--pretraining.batch x: "]),
         (
             ["run", "--dump", "sample:9", "--finetuning.arms", "tfdif"],
             ["--finetuning.arms tfdif: "],
         ),
-        (["run", "--dump", "sample:9", "--corpus.languages", "xxx"], ["--corpus.languages xxx: "]),
         (["run", "--dump", "sample:9", "--recipe", "none.yaml"], ["--recipe none.yaml: "]),
         (["score", "--dump", "x", "--model", "m", "--model.alias", "a"], ["--model m: "]),
         (["show"], ["FINGERPRINT"]),
@@ -105,19 +98,6 @@ def test_a_dry_run_says_when_adaptation_is_omitted(words, is_told, tmp_path, cap
     notes = [one for one in capsys.readouterr().out.splitlines() if one.startswith("note: ")]
     assert sum("3 passes" in note and "fewer than 3 million" in note for note in notes) == is_told
     assert sum(f"fewer than {MIN_FINETUNED:,}" in note for note in notes) == 1
-
-
-def test_a_dump_without_stars_ends_before_a_server_is_started(tmp_path, capsys):
-    """Told only after pre-training, it cost hours."""
-    rows = [f"the kettle {i} boils,{i % 5 + 1}\n" for i in range(30)]
-    (tmp_path / "own.csv").write_text("review_text,grade\n" + "".join(rows))
-    store = tmp_path / "store"
-    assert attempt("run", "--dump", str(tmp_path / "own.csv"), "--store", str(store)) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert f"{tmp_path / 'own.csv'}: no stars" in line
-    assert "review_text, grade" in line
-    assert not list(store.glob("*/*/manifest.json"))
-    assert not (store / "prefect").exists()
 
 
 @pytest.mark.parametrize("variable", ["PREFECT_API_URL", "MLFLOW_TRACKING_URI"])

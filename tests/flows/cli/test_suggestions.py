@@ -1,18 +1,12 @@
-"""What messages suggest works as it is typed: an option of a dry run, a command, a setting."""
+"""What a dry run suggests works as it is typed."""
 
-import ast
 import json
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
-from amazon_electra.beam_jobs.core.command_line import list_fields
-from amazon_electra.flows.cli.main import build_app, run_words
-from amazon_electra.flows.configuration.form import Parameters, Scoring
-
-ROOT = Path(__file__).parents[3]
+from amazon_electra.flows.cli.main import run_words
 
 
 def table(header, row, rows=300):
@@ -27,27 +21,19 @@ def stars(i):
     return f"{text(i)},{i % 5 + 1}"
 
 
-EXCELLENT = ("1 - Excellent", "2 - Good", "6 - Bad")
-SPELLINGS = ("Yes", "yes", "no", "n/a")
 LISTS = {
     name: [{"body": f"{name} {text(i)}", "stars": i % 5 + 1} for i in range(200)]
     for name in ("shop", "app")
 }
 DUMPS = {
-    "a text by its length": table("Q1,Q3", lambda i: f"{i % 5 + 1},{text(i)}"),
     "six steps": table("text,rating", lambda i: f"{text(i)},{i % 6 + 1}"),
-    "one is excellent": table("text,rating", lambda i: f"{text(i)},{EXCELLENT[i % 3]}"),
     "nps": table("text,score", lambda i: f"{text(i)},{i % 11}"),
-    "classes": table("text,why returned", lambda i: f"{text(i)},{('late', 'too small')[i % 2]}"),
-    "spellings": table("text,ok", lambda i: f"{text(i)},{SPELLINGS[i % 4]}"),
-    "labels of fasttext": table("", lambda i: f"__label__{('pos', 'neg')[i % 2]} {text(i)}")[1:],
     "two lists": json.dumps(LISTS).encode(),
     "nested": table("", lambda i: json.dumps({"_source": {"body": text(i), "stars": i % 5 + 1}})),
     "mojibake": table("text,stars", lambda i: f"donâ€™t buy {stars(i)}"),
     "cyrillic": table("text,stars", lambda i: f"Чайник кипит {stars(i)}").decode().encode("cp1251"),
 }
-FILES = {"labels of fasttext": "d.txt", "two lists": "d.json", "nested": "d.json"}
-OPTIONS = {"spellings": ("--label", "ok")}
+FILES = {"two lists": "d.json", "nested": "d.json"}
 
 
 def dry_run(capsys, folder, file, *options):
@@ -80,58 +66,14 @@ def list_suggestions(said):
 
 @pytest.mark.parametrize("what", DUMPS)
 def test_what_a_dry_run_suggests_works_as_typed(tmp_path, capsys, what):
-    file, options = tmp_path / FILES.get(what, "d.csv"), OPTIONS.get(what, ())
+    file = tmp_path / FILES.get(what, "d.csv")
     file.write_bytes(DUMPS[what])
-    code, said = dry_run(capsys, tmp_path, file, *options)
+    code, said = dry_run(capsys, tmp_path, file)
     suggested = [NAMED[what]] if what in NAMED else list_suggestions(said)
     assert suggested, said
     assert all(word.removeprefix("--") in said for words in suggested for word in words)
     for suggestion in suggested:
-        code, after = dry_run(capsys, tmp_path, file, *options, *suggestion)
+        code, after = dry_run(capsys, tmp_path, file, *suggestion)
         answer = " ".join(suggestion)
-        is_next = "no stars, so there are no examples" in after  # and what to do about that
-        assert code == 0 or is_next, (answer, after)
+        assert code == 0, (answer, after)
         assert answer.removeprefix("--") not in after, after
-
-
-def list_strings():
-    """Yield the strings of the program, with {} for what is filled in."""
-    for folder in ("beam_jobs", "flows", "model"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.JoinedStr):
-                    parts = [p.value if isinstance(p, ast.Constant) else "{}" for p in node.values]
-                    yield path.name, "".join(parts)
-                elif isinstance(node, ast.Constant):
-                    yield path.name, str(node.value)
-
-
-COMMANDS = sorted(
-    {
-        (name, found[1])
-        for name, string in list_strings()
-        for found in re.finditer(r"`(amazon-electra [a-z][^`]*)`", string)
-    }
-)
-
-
-@pytest.mark.parametrize(("file", "command"), COMMANDS)
-def test_a_command_in_a_message_is_one(file, command):
-    words = shlex.split(command.replace("{}", "x"))[1:]
-    words = [word for word in words if word != "…"]
-    build_app().parse_args(words, exit_on_error=False, print_error=False)
-
-
-SETTINGS = sorted(
-    {
-        (name, found[1], found[2])
-        for name, string in list_strings()
-        for found in re.finditer(r"`([a-z_]+\.[a-z_]+) ([^`{}]+)`", string)
-    }
-)
-
-
-@pytest.mark.parametrize(("file", "field", "value"), SETTINGS)
-def test_a_setting_in_a_message_is_one_of_a_form(file, field, value):
-    fields = list_fields(Parameters) | list_fields(Scoring)
-    assert field in fields

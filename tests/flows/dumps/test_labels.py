@@ -1,7 +1,5 @@
 """The tasks of a run and the counts that decide, by the first records and by the corpus."""
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
@@ -43,19 +41,6 @@ def write_bare(folder):
     return write_csv(folder, "bare.csv", "text,topic", lambda i: (f"boils {i}", "ab"[i % 2]))
 
 
-def write_parquet(folder):
-    rows = [{"text": f"boils {i}", "topic": "ab"[i % 2]} for i in range(400)]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "bare.parquet")
-    return str(folder / "bare.parquet")
-
-
-def write_marks(folder, header="text,late,broken", stars=""):
-    def make_row(i):
-        return (f"boils {i}", "01"[i % 2], "01"[i % 3 == 0], *([str(i % 5 + 1)] if stars else []))
-
-    return write_csv(folder, "marks.csv", header + stars, make_row)
-
-
 def write_fasttext(folder):
     lines = [f"__label__{'pos' if i % 2 else 'neg'} boils {i}\n" for i in range(300)]
     (folder / "train.txt").write_text("".join(lines))
@@ -86,8 +71,6 @@ def test_a_run_has_the_tasks_that_its_dump_has_labels_for(tmp_path):
     ("write", "tasks", "named"),
     [
         (write_bare, [], ["bare.csv", "topic"]),
-        (write_parquet, [], ["bare.parquet", "--label topic"]),
-        (write_marks, [], ["marks.csv", "--label broken+late"]),
         (write_fasttext, [], ["train.txt"]),
         (write_fives, [], ["rated.csv", "one class", "--label"]),
         (write_bare, ["label:topic"], ["label:topic", "--label topic"]),

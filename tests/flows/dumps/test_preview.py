@@ -4,8 +4,6 @@ import gzip
 import os
 import re
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
@@ -13,7 +11,7 @@ from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.dumps.preview import describe_files, read_previews
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.store import Store
-from tests.beam_jobs.dumps import shared_data, text_of, write_lines
+from tests.beam_jobs.dumps import shared_data, write_lines
 
 SHAPES = {
     "commas.json": "1-5",
@@ -73,14 +71,6 @@ def test_the_shapes_that_people_have(tmp_path, capsys, name):
 def test_every_shape_is_among_them():
     names = {path.name for path in (shared_data() / "shapes").iterdir()} - {"README.md"}
     assert names == {*SHAPES, *REFUSED}
-
-
-def test_reviews_in_lists_are_counted_and_shown(tmp_path, capsys):
-    records = [{"reviews": [{"text": f"Text {i}.", "stars": 5}] * 3} for i in range(7)]
-    preview(tmp_path, write_lines(tmp_path / "a.json", records), columns="text=reviews[].text")
-    told = capsys.readouterr().out
-    assert "about 21 reviews" in told
-    assert "text ← reviews[].text, stars ← reviews[].stars" in told
 
 
 SCALES = {
@@ -191,20 +181,6 @@ def write_table(path, names, rows):
     records = [dict(zip(names, row, strict=True)) for row in rows]
     pq.write_table(pa.Table.from_pylist(records), path)
     return path
-
-
-@pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_columns_of_marks_are_offered_as_one_label(tmp_path, capsys, kind):
-    rows = [(f"It boils {i}", i % 5 + 1, i % 2, i // 3 % 2, i % 3) for i in range(30)]
-    names = ["text", "stars", "late", "broken", "size"]
-    dump = write_table(tmp_path / f"d.{kind}", names, rows)
-    for options in ({}, {"labels": ["late"]}):
-        preview(tmp_path, dump, **options)
-        told = capsys.readouterr().out
-        [line] = [line for line in told.splitlines() if "--label" in line]
-        assert "broken+late" in line or "late+broken" in line
-    preview(tmp_path, dump, labels=["late+broken"])
-    assert "late 15, broken 15" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])

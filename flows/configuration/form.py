@@ -20,7 +20,6 @@ from amazon_electra.beam_jobs.config import (
     ScoreFormat,
     ScoringConfig,
     ScoringPrecision,
-    ShardsConfig,
     SplitConfig,
 )
 from amazon_electra.beam_jobs.core.errors import UserError, require
@@ -32,6 +31,7 @@ from amazon_electra.flows.configuration.form_tools import leave_out_closed, make
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.arms import list_arms, list_ours
 from amazon_electra.model.config import (
+    MIN_VOCABULARY,
     TARGET_ACCURACY,
     AdaptationConfig,
     ContrastiveConfig,
@@ -207,29 +207,19 @@ class Corpus(SplitConfig, use_attribute_docstrings=True):
         return split
 
 
-class Vocabulary(Settings):
+class Vocabulary(Settings, use_attribute_docstrings=True):
     """WordPiece, trained on the pretrain split; an encoder that is adapted keeps its own."""
 
-    size: int | None = make_form_field(
-        VocabularyConfig,
-        "size",
-        default=None,
-        le=200_000,
-        description="Entries; none: as the recipe says (sample 4,000, amazon-base 50,000)",
-    )
+    size: int | None = Field(default=None, ge=MIN_VOCABULARY, le=200_000)
+    """Entries; none: as the recipe says (sample 4,000, amazon-base 50,000)"""
     lower_case: bool = make_form_field(VocabularyConfig, "lower_case")
 
 
-class Shards(Settings):
+class Shards(Settings, use_attribute_docstrings=True):
     """Reviews packed into sequences of token ids."""
 
-    max_length: int | None = make_form_field(
-        ShardsConfig,
-        "max_length",
-        default=None,
-        le=512,
-        description="Tokens in a sequence; none: as the recipe says",
-    )
+    max_length: int | None = Field(default=None, ge=16, le=512)
+    """Tokens in a sequence; none: as the recipe says"""
 
 
 class Pretraining(Settings, use_attribute_docstrings=True):
@@ -248,21 +238,12 @@ class Pretraining(Settings, use_attribute_docstrings=True):
     start_generator_from: Place | None = None
     """Published generator of the ELECTRA discriminator in start_from, in the same notation; none:
     the first layers of start_from, if a generator is trained"""
-    steps: int | None = make_form_field(
-        PretrainingConfig,
-        "steps",
-        default=None,
-        le=10_000_000,
-        description="Optimizer steps; none: as the recipe says",
-    )
+    steps: int | None = Field(default=None, ge=1, le=10_000_000)
+    """Optimizer steps; none: as the recipe says"""
     device: PretrainingDevice = make_form_field(TrainingResources, "device")
-    processes: int = make_form_field(
-        TrainingResources,
-        "processes",
-        default=1,
-        description="Processes on the worker's machine that share each batch: one for each GPU, "
-        "or for each group of CPU cores",
-    )
+    processes: int = Field(default=1, ge=1, le=256)
+    """Processes on the worker's machine that share each batch: one for each GPU, or for each group
+    of CPU cores"""
     seed: Seed = make_form_field(PretrainingConfig, "seed", le=None)
     settings: dict[str, str] = Field(default={})
     """Any other setting of pre-training or of the architecture, for example

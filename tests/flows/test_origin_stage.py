@@ -102,14 +102,6 @@ def test_a_published_generator_is_loaded_with_its_discriminator(list_stages, enc
     assert list_stages(*both)[1]["origin mini-bert"].fingerprint != origin.fingerprint
 
 
-@pytest.mark.parametrize("place", [".", "/nothing"])
-def test_a_place_without_an_encoder_is_refused(list_stages, place, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError) as refused:
-        list_stages(f"pretraining.start_from={place}")
-    assert refused.value.field == "pretraining.start_from"
-
-
 def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(
     list_stages, encoder, heard
 ):

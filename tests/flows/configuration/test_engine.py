@@ -48,11 +48,3 @@ def list_words(folder, label, *settings):
 def test_both_jobs_are_told_of_the_engine(tmp_path, label, settings, words):
     told = list_words(tmp_path, label, *settings)
     assert " ".join(told) == words
-
-
-def test_the_engine_decides_no_fingerprint(tmp_path):
-    found = [
-        {label: stage.fingerprint for label, stage in list_stages(tmp_path, *settings)[0].items()}
-        for settings in ((), FLINK, DATAFLOW)
-    ]
-    assert found[0] == found[1] == found[2]

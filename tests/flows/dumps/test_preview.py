@@ -93,29 +93,13 @@ def test_the_stars_are_those_that_the_job_makes(tmp_path, capsys, scale):
         assert re.search(rf"^ +{re.escape(stars)} +Text {i}\.$", told, re.MULTILINE), told
 
 
-MISTAKES = {
-    "no text": ("a,b\nx,y\n", {}, "--columns text=NAME"),
-    "another name": ("text,b\nx y,1\n", {"columns": "text=body"}, "columns: "),
-    "two lists": ('{"a": [{"body": "x"}], "b": [{"body": "y"}]}', {}, "records: "),
-    "unknown": ("Hello there\n", {}, "dump.format"),
-}
-
-
-@pytest.mark.parametrize("what", MISTAKES)
-def test_a_line_names_the_setting_that_helps(tmp_path, what):
-    content, reading, setting = MISTAKES[what]
-    path = tmp_path / "d.txt"
-    path.write_text(content)
-    with pytest.raises(UserError) as told:
-        preview(tmp_path, path, **reading)
-    assert setting in str(told.value)
-
-
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        (b"\n \n", ""),
         (b"[]", ""),
+        (b"a,b\nx,y\n", "--columns text=NAME"),
+        (b'{"a": [{"body": "x"}], "b": [{"body": "y"}]}', "records: "),
+        (b"Hello there\n", "dump.format"),
         (b"rating,text\n", ""),
         (b"rating,text,notes\n5,,good\n", "dump.columns text=NAME"),
         (b"rating,text\n5,a,b\n", "line 2"),

@@ -49,30 +49,6 @@ def test_a_search_belongs_to_all_that_its_trials_depend_on(made):
     assert fingerprint(changed[7]) != fingerprints[7]
 
 
-def test_cells_are_arms_by_tasks_by_seeds_and_the_nearest_setting_holds(made):
-    data = str(made / "corpus")
-    stages = build_stages(
-        content_of(
-            made,
-            seeds=[0, 1],
-            settings={"epochs": 1, "batch": 8, "n_train": 10},
-            tasks=[
-                {"task": "polarity", "data": data},
-                {"task": "stars", "data": data, "settings": {"batch": 16}},
-            ],
-            arms=[
-                {"name": "one", "encoder": str(made / "electra"), "settings": {"epochs": 2}},
-                {"name": "two", "encoder": str(made / "other")},
-            ],
-        ),
-        made / "cells",
-    )
-    assert len(stages.cells) == 8
-    stars = next(c for c in stages.cells if (c.arm, c.task) == ("one", "stars"))
-    settings = stars.finetuned.parameters["settings"]
-    assert (settings["epochs"], settings["batch"], settings["n_train"]) == (2.0, 16, 10)
-
-
 def test_a_study_finds_what_a_run_on_the_same_dump_has_made(tmp_path):
     """Its random arm too, which depends on the shape of the encoder alone."""
     store = Store(tmp_path)
@@ -188,22 +164,6 @@ def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
     assert steps == pytest.approx(1290, abs=30)  # by the published count it would be 1,640
     on_gpu = replace(mlm, resources=Resources(device="cuda"))
     assert on_gpu.count_steps(store) < steps  # attention weighs less there
-
-
-def test_a_fine_tuned_folder_may_teach_and_decides_what_a_cell_is(tmp_path, made):
-    (tmp_path / "teacher").mkdir()
-    (tmp_path / "teacher" / "task.json").write_text("{}")
-    student = {"name": "student", "encoder": "half", "teacher": str(tmp_path / "teacher")}
-
-    def cell():
-        stages = build_stages(content_of(made, [student]), tmp_path / "store")
-        [only] = stages.cells
-        return only.finetuned.fingerprint, call_of(only.finetuned, stages.store)
-
-    before, call = cell()
-    assert call["teacher"] == tmp_path / "teacher"
-    (tmp_path / "teacher" / "task.json").write_text('{"task": "polarity"}')
-    assert cell()[0] != before
 
 
 @pytest.mark.parametrize(

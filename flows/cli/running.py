@@ -123,8 +123,9 @@ def score_with_folder(form: Scoring, model: str) -> dict[str, Any]:
     store, paths = Store(form.store), list[str]()
     for given in form.dump.paths:
         paths += [given] if is_remote(given) else map(str, list_files(given, store))
-    config, options = scoring.build_config((), form), Resources(workers=form.model.workers)
-    made = scoring_job.score(config, model, paths, form.output, beam_options=options.beam_options)
+    options = Resources(workers=form.model.workers).beam_options
+    config = scoring.build_config((), form)
+    made = scoring_job.score(config, model, paths, form.output, beam_options=options)
     print(f"scores      {form.output}: {made['scored']:,} of {made['read']:,} records have a label")
     for reason, records in made["unscored"].items():
         print(f"            {records:,} {reason}")

@@ -7,6 +7,7 @@ beside those of all other studies and runs: what is made of the same is the same
 
 import itertools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -118,45 +119,29 @@ class StudyStages:
         first = self.study.pretraining_seeds[0]
         return self.build_pretraining(arm, first if seed is None else seed)
 
-    def build_start(self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None) -> Start:
-        """Return what the arm's fine-tuning starts from; a teacher's is of the same task and
-        seeds.
-        """
-        teacher = self.find_source(arm.teacher) if arm.teacher and not arm.taught_by else None
+    def describe(self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None) -> Finetuning:
+        """Return what a cell computes; a teacher's is of the same task and seeds."""
+        study, teacher, start = self.study, None, Start(arm=arm.method)
         if arm.taught_by:
-            other = self.study.find_arm(arm.taught_by)
+            other = study.find_arm(arm.taught_by)
             known = self.list_pretraining_seeds(other)
             of_teacher = pretraining if pretraining in known else known[0]
             teacher = self.build_finetuning(other, task, seed, of_teacher)
-        if arm.encoder and not arm.place:
-            return Start(arm=arm.method)
+        elif arm.teacher:
+            teacher = self.find_source(arm.teacher)
         if is_part_of_teacher(arm.encoder):
-            return Start(kind=arm.encoder, teacher=teacher)
-        if arm.encoder == "random":
-            shape = arm.shaped_by and self.find_encoder(self.study.find_arm(arm.shaped_by))
-            encoder = shape or self.find_source(arm.architecture)
-            return Start(encoder, kind="random", teacher=teacher)
-        return Start(self.find_encoder(arm, pretraining), arm.method, teacher=teacher)
-
-    def describe_finetuning(
-        self,
-        arm: Arm,
-        task: StudyTask,
-        seed: int,
-        pretraining: int | None,
-        search: Stage | None = None,
-    ) -> Finetuning:
-        """Return what the cell computes."""
-        return Finetuning(
-            self.build_start(arm, task, seed, pretraining),
-            task.task,
-            seed,
-            self.find_source(task.data),
-            self.study.join_settings(task, arm),
-            self.study.recipe or "",
-            self.resources.device,
-            search,
-        )
+            start = Start(kind=arm.encoder, teacher=teacher)
+        elif arm.shaped_by:
+            encoder = self.find_encoder(study.find_arm(arm.shaped_by))
+            start = Start(encoder, kind="random", teacher=teacher)
+        elif arm.architecture:
+            encoder = self.find_source(arm.architecture)
+            start = Start(encoder, kind="random", teacher=teacher)
+        elif arm.place or arm.pretraining:
+            start = Start(self.find_encoder(arm, pretraining), arm.method, teacher=teacher)
+        data, settings = self.find_source(task.data), study.join_settings(task, arm)
+        own = task.task, seed, data, settings
+        return Finetuning(start, *own, study.recipe or "", self.resources.device)
 
     def build_finetuning(
         self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None
@@ -164,13 +149,13 @@ class StudyStages:
         """Return the fine-tuning of a cell."""
         key = arm.name, task.name, seed, pretraining
         if key not in self._finetuned:
-            found = self.build_search(arm)
-            chosen = self.describe_finetuning(arm, task, seed, pretraining, found)
+            asked = self.describe(arm, task, seed, pretraining)
+            asked = replace(asked, search=self.build_search(arm))
             title = f"{arm.name} · {task.name} · seed {seed}"
             if pretraining is not None and len(self.study.pretraining_seeds) > 1:
                 title += f" · pre-training seed {pretraining}"
             labels = {"arm": arm.name, "task": task.name, "seed": str(seed)}
-            self._finetuned[key] = build_finetuning_stage(chosen, title, labels)
+            self._finetuned[key] = build_finetuning_stage(asked, title, labels)
         return self._finetuned[key]
 
     def build_search(self, arm: Arm) -> Stage | None:
@@ -184,8 +169,8 @@ class StudyStages:
         if not space or arm.is_baseline:
             return None
         seeds = self.study.seeds[0], self.list_pretraining_seeds(arm)[0]
-        chosen = self.describe_finetuning(arm, self.study.tasks[0], *seeds)
-        return build_search_stage(chosen, space, self.study.search.trials, f"search of {arm.name}")
+        asked = self.describe(arm, self.study.tasks[0], *seeds)
+        return build_search_stage(asked, space, self.study.search.trials, f"search of {arm.name}")
 
     @cached_property
     def cells(self) -> list[Cell]:

@@ -181,7 +181,7 @@ def decide_first(results: Mapping[str, Any]) -> Decision:
 
 def decide_promotion(compared: Mapping[str, Any]) -> Decision:
     """Decide by the comparison with the champion on reviews that neither was trained on
-    (flows/stages/comparison.py).
+    (flows/stages/model.py).
 
     The new log-loss must be smaller by the 95% interval of the paired difference, and the new
     macro-F1 not smaller by its interval.

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from amazon_electra.flows.configuration import form
 from amazon_electra.flows.configuration.form import Arm, Parameters
 from amazon_electra.flows.policy import MIN_FINETUNED, Counts, is_automatic
-from amazon_electra.flows.stages.evaluation import build_evaluation_stage
-from amazon_electra.flows.stages.finetuning import PART, Finetuning, Start, build_finetuning_stage
+from amazon_electra.flows.stages.finetuning import (
+    PART,
+    Finetuning,
+    Start,
+    build_evaluation_stage,
+    build_finetuning_stage,
+)
 from amazon_electra.flows.stages.origin import get_name
 from amazon_electra.flows.stages.text_length import TextLength
 from amazon_electra.flows.store.stage import Stage

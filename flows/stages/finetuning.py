@@ -1,13 +1,14 @@
-"""Fine-tuning: an arm of a comparison on one task with one seed."""
+"""Fine-tuning: an arm on one task with one seed, the search for its settings, its evaluation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from amazon_electra.beam_jobs.core.nesting import read_json
-from amazon_electra.beam_jobs.core.settings import format_value
-from amazon_electra.flows.stages.evaluation import build_evaluation_stage
+from amazon_electra.beam_jobs.core.settings import Settings, format_value
 from amazon_electra.flows.stages.pretraining import resolve_recipe
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
@@ -29,6 +30,33 @@ PART = "part "
 """Before the arm of an input that another arm combines."""
 CACHE = "fine-tuning-cache"
 """Folder of the store where fine-tunings keep what others can use; no stage depends on it."""
+
+
+class TaskConfig(Settings):
+    """What decides an evaluation, or a comparison, besides the models and the data."""
+
+    task: str
+
+
+class Evaluation(Stage):
+    """`model` and `data` → predictions and metrics. A fine-tuning's job usually makes it along the
+    way, which saves the start of another process.
+    """
+
+    name, version, Config = "evaluation", 8, TaskConfig
+    headline = ("n", "metrics.accuracy.value", "metrics.macro_f1.value")
+    written_last = "metrics.json"
+    takes_accelerator = runs_beside = True
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from amazon_electra.model.evaluate import evaluate
+
+        return evaluate(
+            store.fetch(self.inputs["model"]),
+            self.config.task,
+            Path(self.inputs["data"].locate(store)),
+            folder,
+        ).content
 
 
 class Finetuned(Stage):
@@ -59,6 +87,35 @@ class Finetuned(Stage):
         parts = [store.fetch(one) for name, one in self.inputs.items() if name.startswith(PART)]
         sources = locate_sources(self, store, folder)
         return finetune(config, evaluation=evaluation, parts=parts, **sources).content
+
+
+class SearchConfig(FinetuneConfig):
+    """What decides a search besides its inputs."""
+
+    space: dict[str, Any] = Field(description="setting → choices or range")
+    trials: int = 20
+
+
+class Search(Stage):
+    """`data` and an encoder → best.json, the settings that are best on dev."""
+
+    name, version, Config = "search", 10, SearchConfig
+    takes_accelerator = runs_beside = True
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        searched = {"space": self.config.space, "trials": self.config.trials}
+        return {**describe_finetuning(self), **searched}
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from amazon_electra.model.finetuning.search import search
+
+        return search(
+            self.config.narrow(FinetuneConfig),
+            self.config.space,
+            self.config.trials,
+            **locate_sources(self, store, folder),
+        ).content
 
 
 def locate_sources(stage: Stage, store: Store, folder: Path) -> dict[str, Any]:
@@ -190,3 +247,20 @@ class Finetuning:
 def build_finetuning_stage(asked: Finetuning, title: str, labels: Mapping[str, str]) -> Finetuned:
     """Return the stage of a fine-tuning; its job makes the evaluation along with it."""
     return Finetuned(asked.config, **asked.list_sources(), title=title, labels=labels)
+
+
+def build_evaluation_stage(finetuned: Stage) -> Evaluation:
+    """Return the evaluation of a fine-tuned model on test."""
+    return Evaluation(
+        TaskConfig(task=finetuned.config.task),
+        {"data": finetuned.inputs["data"], "model": finetuned},
+        title=f"{finetuned.title} · test",
+    )
+
+
+def build_search_stage(
+    asked: Finetuning, space: Mapping[str, Any], trials: int, title: str
+) -> Search:
+    """Return the search for the settings of a fine-tuning."""
+    config = SearchConfig(**dict(asked.config), space=dict(space), trials=trials)
+    return Search(config, **asked.list_sources(), title=title)

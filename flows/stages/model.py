@@ -1,14 +1,19 @@
-"""The model folder of a task: its best arm, in a form that others load."""
+"""The model folder of a task, its best arm in a form that others load, beside the champion."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.stages.cells import Cell
-from amazon_electra.flows.stages.finetuning import CACHE
+from amazon_electra.flows.stages.finetuning import CACHE, TaskConfig
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
+
+MAX_COMPARED = 10_000
+"""Test reviews that a model and the champion both predict."""
 
 
 class ModelCell(Settings):
@@ -66,3 +71,45 @@ def build_model_stages(
         config = ModelConfig(task=task, cells=listed, target_accuracy=target_accuracy)
         stages.append(Model(config, inputs, title=f"model · {task}"))
     return stages
+
+
+class Comparison(Stage):
+    """`model`, `champion` and `data` → the difference on test reviews that neither was trained on.
+
+    Both folders predict as `score` loads them: nothing of the champion is trained anew.
+    """
+
+    name, version, Config = "comparison", 1, TaskConfig
+    headline = ("n", "loss.difference", "macro_f1.difference")
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from amazon_electra.model.evaluation.compare_folders import compare_folders
+
+        return compare_folders(
+            store.fetch(self.inputs["model"]),
+            store.fetch(self.inputs["champion"]),
+            self.config.task,
+            Path(self.inputs["data"].locate(store)),
+            MAX_COMPARED,
+            load_scorer,
+        )
+
+
+def load_scorer(folder: Path) -> tuple[list[str], Callable[[Sequence[str]], np.ndarray]]:
+    """Return the labels of a model folder, and what gives probabilities [texts, classes]."""
+    from amazon_electra.beam_jobs.scoring.classifier import load_classifier
+
+    classifier = load_classifier(str(folder), "fp32")
+    return classifier.labels, lambda texts: classifier.score(list(texts))
+
+
+def compare_with_champions(
+    models: Sequence[Stage], find: Callable[[str], Stage | None]
+) -> Iterator[Comparison]:
+    """Yield the comparison of each model with the champion of its task, if one is in this store."""
+    for model in models:
+        task = model.config.task
+        champion = find(task)
+        if champion and champion.fingerprint != model.fingerprint:
+            inputs = {"model": model, "champion": champion, "data": model.inputs["data"]}
+            yield Comparison(TaskConfig(task=task), inputs, title=f"champion · {task}")

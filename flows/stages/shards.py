@@ -8,18 +8,32 @@ from typing import Any, ClassVar
 from amazon_electra.beam_jobs.config import ShardsConfig
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
-from amazon_electra.flows.configuration.form import Parameters, Shards
+from amazon_electra.flows.configuration import form
+from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.stages.corpus import WITHHOLD
 from amazon_electra.flows.stages.dump import hash_files, locate_files
 from amazon_electra.flows.stages.origin import find_positions, get_name
-from amazon_electra.flows.stages.vocabulary import build_vocabulary_stage
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
+from amazon_electra.model.config import VocabularyConfig
 from amazon_electra.model.recipes import RECIPES
 
 DEV_REVIEWS = 10_000
 """Dev reviews that are packed, at most about: 1,024 sequences of 512 tokens hold 5,000."""
+
+
+class Vocabulary(Stage):
+    """`corpus` → vocab.txt and tokenizer.json."""
+
+    name, version, Config = "vocabulary", 3, VocabularyConfig
+    headline = ("size", "reviews")
+    ends_run = True
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from amazon_electra.model.vocabulary import train_vocabulary
+
+        return train_vocabulary(self.config, store.fetch(self.inputs["corpus"]), folder).content
 
 
 class PackedShards(Stage):
@@ -76,6 +90,19 @@ def build_shards_stages(
     return vocabulary, shards, dev
 
 
+def build_vocabulary_stage(
+    chosen: form.Vocabulary, recipe: str, corpus: Stage, origin: Stage | None = None
+) -> Stage:
+    """Return the vocabulary that the form asks for; that of `origin`, where training starts from
+    it.
+    """
+    if origin:
+        return origin
+    size = chosen.size or RECIPES[recipe].vocabulary_size
+    config = VocabularyConfig(size=size, lower_case=chosen.lower_case)
+    return Vocabulary(config, {"corpus": corpus})
+
+
 def build_general_shards_stage(
     shards: PackedShards, texts: Sequence[Path], withheld: Sequence[Path], store: Store
 ) -> PackedShards:
@@ -89,7 +116,9 @@ def build_general_shards_stage(
     return replace(shards, files=files, title="general-text shards")
 
 
-def choose_sequence_length(chosen: Shards, recipe: str, origin: Stage | None, store: Store) -> int:
+def choose_sequence_length(
+    chosen: form.Shards, recipe: str, origin: Stage | None, store: Store
+) -> int:
     """Return the tokens of a sequence: as the form or the recipe says, but no more than the
     published encoder has positions for, which is logged. UserError where the form asks for more.
     """

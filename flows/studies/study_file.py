@@ -4,7 +4,6 @@ changed by the form, and checked by all that can be known before something is ma
 
 import itertools
 import re
-from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -166,22 +165,17 @@ class Arm(Settings, use_attribute_docstrings=True):
         return find_arm_name(self.architecture)
 
     @property
-    def is_without_folder(self) -> bool:
-        """Return whether the encoder is made anew: random, or of layers of its teacher; or there is
-        none, as of TF-IDF.
-        """
-        is_new = self.encoder == "random" or is_part_of_teacher(self.encoder)
-        return is_new or bool(self.encoder and not self.place)
-
-    @property
     def method(self) -> str:
         """Return the name in model/arms of what is fitted."""
         return split_arm(self.encoder)[0] or "finetuned"
 
     @property
     def place(self) -> str:
-        """Return the encoder without the arm before it; empty where that reads none."""
-        return split_arm(self.encoder)[1]
+        """Return the encoder without the arm before it; empty where it is random or of layers of
+        its teacher, where the arm reads none, and where the study pre-trains it.
+        """
+        is_new = self.encoder == "random" or is_part_of_teacher(self.encoder)
+        return "" if is_new else split_arm(self.encoder)[1]
 
     @property
     def is_baseline(self) -> bool:
@@ -270,16 +264,20 @@ class Study(Settings, use_attribute_docstrings=True):
         require(len(arms) == len(self.arms), "two have the same name", "arms")
         require(len(tasks) == len(self.tasks), "two have the same name: give titles", "tasks")
         for i, arm in enumerate(self.arms):
-            for field, name in self._list_references(arm):
-                known = "; ".join(arms)
-                require(name in arms, f"no arm {name!r}; there are {known}", f"arms[{i}].{field}")
+            own = arm.pretraining
+            named = {"architecture": arm.shaped_by, "teacher": arm.taught_by}
+            named |= {f"pretraining.{budget}": getattr(own, budget) for budget in BUDGETS}
+            for field, name in named.items():
+                why = f"no arm {name!r}; there are {'; '.join(arms)}"
+                require(not name or name in arms, why, f"arms[{i}].{field}")
         for i, arm in enumerate(self.arms):
             with name_place(f"arms[{i}].teacher", arm.teacher):
                 self.list_with_teachers(arm)
             suits = any(map(arm.suits, self.tasks))
             require(suits, "is for no task of the study", f"arms[{i}].encoder", arm.encoder)
-            has_shape = not (arm.shaped_by and self.find_arm(arm.shaped_by).is_without_folder)
-            require(has_shape, f"{arm.shaped_by!r} has no folder", f"arms[{i}].architecture")
+            shape = self.find_arm(arm.shaped_by) if arm.shaped_by else None
+            has_one = shape is None or shape.place or shape.pretraining
+            require(has_one, f"{arm.shaped_by!r} has no folder", f"arms[{i}].architecture")
             for budget in BUDGETS:
                 if name := getattr(arm.pretraining, budget):
                     other = self.find_arm(name).pretraining
@@ -288,13 +286,6 @@ class Study(Settings, use_attribute_docstrings=True):
                     require(has_steps, why, f"arms[{i}].pretraining.{budget}")
         self._check_settings()
         return self
-
-    def _list_references(self, arm: Arm) -> Iterator[tuple[str, str]]:
-        """Yield the fields of an arm that name another one, and its name."""
-        own = arm.pretraining
-        named = {"architecture": arm.shaped_by, "teacher": arm.taught_by}
-        named |= {f"pretraining.{budget}": getattr(own, budget) for budget in BUDGETS}
-        yield from ((field, name) for field, name in named.items() if name)
 
     def _check_settings(self) -> None:
         """Check what every cell puts together, and what is searched."""
@@ -421,8 +412,7 @@ def check_places(study: Study) -> None:
             ("teacher", "" if arm.taught_by else arm.teacher, "task.json"),
             ("architecture", "" if arm.shaped_by else arm.architecture, "config.json"),
         ]
-        encoder = "" if arm.is_without_folder else arm.place
-        for field, place in (("encoder", encoder), ("pretraining.start_from", own.start_from)):
+        for field, place in (("encoder", arm.place), ("pretraining.start_from", own.start_from)):
             if place and find_kind(place) == "folder":  # others may be on the hub
                 folders.append((field, place, "config.json"))
         for field, place, file in folders:

@@ -79,9 +79,7 @@ def find_trainings(stages: StudyStages, arm: Arm) -> tuple[list[Manifest], bool]
     whether these are all that the encoders were trained on.
     """
     chain = stages.study.list_with_teachers(arm)
-    encoders = [
-        stages.find_encoder(one) for one in chain if one.pretraining or not one.is_without_folder
-    ]
+    encoders = [stages.find_encoder(one) for one in chain if one.pretraining or one.place]
     trained = [one for one in encoders if one.name in ADAPTATIONS]
     is_known = trained == encoders and all(one.taught_by or not one.teacher for one in chain)
     return [made for one in trained if (made := stages.store.manifest(one))], is_known

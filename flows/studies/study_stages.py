@@ -14,12 +14,16 @@ from typing import Any
 from amazon_electra.beam_jobs.core.settings import replace_settings
 from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.stages.contrastive_adaptation import ContrastiveAdaptation
-from amazon_electra.flows.stages.evaluation import build_evaluation_stage
 from amazon_electra.flows.stages.external import build_external_stage
-from amazon_electra.flows.stages.finetuning import Finetuning, Start, build_finetuning_stage
+from amazon_electra.flows.stages.finetuning import (
+    Finetuning,
+    Start,
+    build_evaluation_stage,
+    build_finetuning_stage,
+    build_search_stage,
+)
 from amazon_electra.flows.stages.origin import build_origin_stage
 from amazon_electra.flows.stages.pretraining import build_training
-from amazon_electra.flows.stages.search import build_search_stage
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import BUDGETS, Arm, Study, StudyTask, is_made_later
@@ -69,7 +73,7 @@ class StudyStages:
         for one in self.study.list_with_teachers(arm):
             if own := one.pretraining:
                 return self.find_source(own.start_from, loads=True) if own.start_from else None
-            if not one.is_without_folder:
+            if one.place:
                 source = self.find_source(one.place)
                 return source if source.name == "origin" else None
         return None

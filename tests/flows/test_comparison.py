@@ -11,9 +11,12 @@ import pytest
 
 from amazon_electra.flows.runs.champion import decide_promotion
 from amazon_electra.flows.stages.cells import build_cell
-from amazon_electra.flows.stages.comparison import compare_with_champions, load_scorer
 from amazon_electra.flows.stages.finetuning import Finetuning, Start
-from amazon_electra.flows.stages.model import build_model_stages
+from amazon_electra.flows.stages.model import (
+    build_model_stages,
+    compare_with_champions,
+    load_scorer,
+)
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.model.evaluation.compare_folders import compare_folders
 from amazon_electra.model.export import ExportCell, export

@@ -6,8 +6,11 @@ import pytest
 
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.stage_runner import StageRunner, allocate_threads
-from amazon_electra.flows.stages.evaluation import build_evaluation_stage
-from amazon_electra.flows.stages.finetuning import Finetuning, build_finetuning_stage
+from amazon_electra.flows.stages.finetuning import (
+    Finetuning,
+    build_evaluation_stage,
+    build_finetuning_stage,
+)
 from amazon_electra.flows.stages.finetuning import Start as FinetuningStart
 from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.store import Store

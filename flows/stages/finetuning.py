@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field
 
@@ -67,14 +67,38 @@ class Finetuned(Stage):
     `search` finds the settings that the config leaves open.
     """
 
-    name, version, Config = "finetuning", VERSION, FinetuneConfig
-    headline = ("n_train", "learning_rate", "dev.accuracy", "dev.macro_f1")
+    name, version = "finetuning", VERSION
+    Config: ClassVar[type[Settings]] = FinetuneConfig
+    headline: ClassVar[tuple[str, ...]] = (
+        "n_train",
+        "learning_rate",
+        "dev.accuracy",
+        "dev.macro_f1",
+    )
     tracked = True
     takes_accelerator = runs_beside = True
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        return describe_finetuning(self)
+        config, arm = self.config, find_arm(self.config.arm)
+        base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
+        settings = change_settings(base, config.settings)
+        described = {"arm": config.arm, "task": config.task, "seed": config.seed}
+        if arm.settings is not None:
+            read = settings.model_dump(include=set(arm.settings))
+            is_same = arm.is_cheap and settings.n_train is None  # with each seed
+            return described | {"settings": read, **({"seed": 0} if is_same else {})}
+        described["settings"] = settings.model_dump()
+        if config.start == "trained":
+            return described
+        described["start"] = config.start
+        shape = self.reads.get("shape")
+        if shape and "origin" not in shape.inputs:  # no published encoder says the shape
+            recipe = resolve_recipe(shape)
+            objective = recipe.pretraining.objective
+            described["architecture"] = {**recipe.architecture.model_dump(), "objective": objective}
+            described["weights"] = describe_start(recipe, find_objective(objective).trunk)
+        return described
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.finetune import finetune
@@ -85,8 +109,37 @@ class Finetuned(Stage):
             best = {name: format_value(value) for name, value in found.items()}
             config = config.replace(settings={**config.settings, **best})
         parts = [store.fetch(one) for name, one in self.inputs.items() if name.startswith(PART)]
-        sources = locate_sources(self, store, folder)
+        sources = self.locate_sources(store, folder)
         return finetune(config, evaluation=evaluation, parts=parts, **sources).content
+
+    def locate_sources(self, store: Store, folder: Path) -> dict[str, Any]:
+        """Return the folders and the device, as the functions take them."""
+        inputs, is_random = self.inputs, self.config.start == "random"
+        encoder, teacher = inputs.get("encoder"), inputs.get("teacher")
+        return {
+            "data": Path(inputs["data"].locate(store)),
+            "output": folder,
+            "encoder": encoder.locate(store) if encoder else None,
+            "architecture": self.locate_architecture(store, folder) if is_random else None,
+            "teacher": Path(teacher.locate(store)) if teacher else None,
+            "cache": store.root / CACHE,
+            "device": self.resources.device,
+        }
+
+    def locate_architecture(self, store: Store, folder: Path) -> str:
+        """Return the folder whose config.json and tokenizer a random encoder takes.
+
+        That of a pre-training from random weights is written to `folder`: nothing waits for its
+        weights.
+        """
+        shape = self.reads.get("shape") or self.inputs["architecture"]
+        if "shards" not in shape.inputs:
+            return shape.locate(store)
+        target = folder / "architecture"
+        shards = Shards.open(Path(shape.inputs["shards"].locate(store)))
+        if origin := shape.inputs.get("origin"):
+            return str(copy_architecture(target, Path(origin.locate(store)), shards))
+        return str(write_architecture(target, resolve_recipe(shape), shards))
 
 
 class SearchConfig(FinetuneConfig):
@@ -96,82 +149,24 @@ class SearchConfig(FinetuneConfig):
     trials: int = 20
 
 
-class Search(Stage):
+class Search(Finetuned):
     """`data` and an encoder → best.json, the settings that are best on dev."""
 
     name, version, Config = "search", 10, SearchConfig
-    takes_accelerator = runs_beside = True
+    headline = ()
+    tracked = False
 
     @property
     def parameters(self) -> Mapping[str, Any]:
         searched = {"space": self.config.space, "trials": self.config.trials}
-        return {**describe_finetuning(self), **searched}
+        return {**super().parameters, **searched}
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.finetuning.search import search
 
-        return search(
-            self.config.narrow(FinetuneConfig),
-            self.config.space,
-            self.config.trials,
-            **locate_sources(self, store, folder),
-        ).content
-
-
-def locate_sources(stage: Stage, store: Store, folder: Path) -> dict[str, Any]:
-    """Return the folders and the device of a fine-tuning or a search, as their functions take
-    them.
-    """
-    inputs, is_random = stage.inputs, stage.config.start == "random"
-    encoder, teacher = inputs.get("encoder"), inputs.get("teacher")
-    return {
-        "data": Path(inputs["data"].locate(store)),
-        "output": folder,
-        "encoder": encoder.locate(store) if encoder else None,
-        "architecture": locate_architecture(stage, store, folder) if is_random else None,
-        "teacher": Path(teacher.locate(store)) if teacher else None,
-        "cache": store.root / CACHE,
-        "device": stage.resources.device,
-    }
-
-
-def locate_architecture(stage: Stage, store: Store, folder: Path) -> str:
-    """Return the folder whose config.json and tokenizer a random encoder takes.
-
-    That of a pre-training from random weights is written to `folder`: nothing waits for its
-    weights.
-    """
-    shape = stage.reads.get("shape") or stage.inputs["architecture"]
-    if "shards" not in shape.inputs:
-        return shape.locate(store)
-    target = folder / "architecture"
-    shards = Shards.open(Path(shape.inputs["shards"].locate(store)))
-    if origin := shape.inputs.get("origin"):
-        return str(copy_architecture(target, Path(origin.locate(store)), shards))
-    return str(write_architecture(target, resolve_recipe(shape), shards))
-
-
-def describe_finetuning(stage: Stage) -> dict[str, Any]:
-    """Return what decides a fine-tuning, or a search, besides its inputs."""
-    config, arm = stage.config, find_arm(stage.config.arm)
-    base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
-    settings = change_settings(base, config.settings)
-    described = {"arm": config.arm, "task": config.task, "seed": config.seed}
-    if arm.settings is not None:
-        read = settings.model_dump(include=set(arm.settings))
-        is_same = arm.is_cheap and settings.n_train is None  # with each seed
-        return described | {"settings": read, **({"seed": 0} if is_same else {})}
-    described["settings"] = settings.model_dump()
-    if config.start == "trained":
-        return described
-    described["start"] = config.start
-    shape = stage.reads.get("shape")
-    if shape and "origin" not in shape.inputs:  # no published encoder says the shape
-        recipe = resolve_recipe(shape)
-        objective = recipe.pretraining.objective
-        described["architecture"] = {**recipe.architecture.model_dump(), "objective": objective}
-        described["weights"] = describe_start(recipe, find_objective(objective).trunk)
-    return described
+        config, sources = self.config, self.locate_sources(store, folder)
+        own = config.narrow(FinetuneConfig), config.space, config.trials
+        return search(*own, **sources).content
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ import gzip
 import os
 import re
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
@@ -11,7 +13,7 @@ from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.dumps.preview import describe_files, read_previews
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.store import Store
-from tests.beam_jobs.dumps import shared_data, write_lines
+from tests.beam_jobs.dumps import shared_data, text_of, write_lines
 
 SHAPES = {
     "commas.json": "1-5",

@@ -54,8 +54,6 @@ class Terminal:
         )
         self._tasks: dict[str, TaskID] = {}  # of the bars, by fingerprint
         self._lock, self._next_line = threading.Lock(), dict[str, float]()
-        self._left: dict[str, float] = {}
-        """Label of a stage that is being made → the seconds that its job still takes."""
 
     def __enter__(self) -> "Terminal":
         if self.console.is_terminal:
@@ -82,7 +80,6 @@ class Terminal:
             self.print_line(f"{stage.label}: started")
 
     def on_progress(self, stage: Stage, progress: Mapping[str, Any]) -> None:
-        self._left[stage.label] = progress.get("seconds_left") or 0
         if self.console.is_terminal:
             about = f": {progress['description']}" if progress["description"] else ""
             self._bars.update(
@@ -113,7 +110,6 @@ class Terminal:
     def _end(self, stage: Stage, mark: str, colour: str, how: str, about: str = "") -> None:
         if stage.fingerprint in self._tasks:
             self._bars.remove_task(self._tasks.pop(stage.fingerprint))
-        self._left.pop(stage.label, None)
         self.print_line(f"{stage.label:<32} {how}", mark, colour, about)
 
     def on_wait(self, stage: Stage) -> None:
@@ -125,10 +121,6 @@ class Terminal:
     def on_answer(self, row: Mapping[str, str], best: str) -> None:
         metric, value = list(row.items())[2]  # after task and model
         line = f"{row['model']}, {row['task']}: {value} {metric}; {best}"
-        if self._left:
-            label, seconds = max(self._left.items(), key=lambda one: one[1])
-            minutes = max(1, round(seconds / 60))
-            line += f"; {label}: {minutes} minute{'s' * (minutes > 1)} left"
         self.print_line(line, "→", "cyan")
 
 

@@ -406,16 +406,11 @@ def check_places(study: Study) -> None:
                 check_data(find_task(task.task, Path(task.data)), Path(task.data))
     for i, arm in enumerate(study.arms):
         own = arm.pretraining
-        folders = [
-            ("pretraining.shards", own.shards, "shards.json"),
-            ("pretraining.corpus", own.corpus, "corpus.json"),
-            ("teacher", "" if arm.taught_by else arm.teacher, "task.json"),
-            ("architecture", "" if arm.shaped_by else arm.architecture, "config.json"),
-        ]
-        for field, place in (("encoder", arm.place), ("pretraining.start_from", own.start_from)):
-            if place and find_kind(place) == "folder":  # others may be on the hub
-                folders.append((field, place, "config.json"))
-        for field, place, file in folders:
-            if place and not is_made_later(place):
-                is_there = Path(place, file).expanduser().exists()
-                require(is_there, f"there is no {file}", f"arms[{i}].{field}", place)
+        places = {"pretraining.shards": own.shards, "pretraining.corpus": own.corpus}
+        places |= {"teacher": arm.teacher, "architecture": arm.architecture}
+        encoders = {"encoder": arm.place, "pretraining.start_from": own.start_from}
+        places |= {name: one for name, one in encoders.items() if find_kind(one) == "folder"}
+        for field, place in places.items():
+            is_named = not place or is_made_later(place) or find_arm_name(place)
+            is_there = is_named or Path(place).expanduser().exists()
+            require(is_there, "no such folder", f"arms[{i}].{field}", place)

@@ -52,24 +52,6 @@ def test_an_audience_that_cannot_show_something_stops_neither_the_others_nor_the
     assert "Broken could not show 'on_complete': nothing to show it on" in heard.text
 
 
-def test_an_answer_is_a_line_with_the_best_so_far_and_what_still_takes_minutes(capsys):
-    terminal = Terminal()
-    progress = {"description": "", "done": 1, "total": 9, "unit": "steps", "rate": 1.0}
-    terminal.on_progress(STAGE, progress | {"seconds": 9, "seconds_left": 350})
-    row = {
-        "task": "stars",
-        "model": "TF-IDF",
-        "accuracy": "58% (54 – 62)",
-        "seconds": "2",
-    }
-    terminal.on_answer(row, "best so far: TF-IDF, 58% (stars)")
-    *_, line = capsys.readouterr().err.splitlines()
-    assert line.endswith("; best so far: TF-IDF, 58% (stars); dump [gcp]: 6 minutes left")
-    terminal.on_stop(STAGE)
-    terminal.on_answer(row, "best so far: TF-IDF, 58% (stars)")
-    assert capsys.readouterr().err.rstrip().endswith("(stars)")
-
-
 def row(task, arm="a", **metrics):
     found = {n: {"value": v, "low": v - 0.01, "high": v + 0.01} for n, v in metrics.items()}
     return {"task": task, "arm": arm, "seed_count": "2", "metrics": found}

@@ -1,6 +1,5 @@
 """Pre-training: shards → the discriminator and the generator, as transformers folders."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.policy import PASSES, TOKENS
@@ -122,8 +122,8 @@ class Pretraining(Stage):
             return max(1, round(share * config.passes * counts["sequences"] / batch))
         if other := self.reads.get("equal"):
             steps = other.parameters["steps"] or resolve_recipe(other).pretraining.steps
-            measure = count_flops if config.same_flops_as else count_tokens
-            ratio = measure(store, other, self.resources) / measure(store, self, self.resources)
+            how = self.resources.device, bool(config.same_flops_as)
+            ratio = measure_step(store, other, *how) / measure_step(store, self, *how)
             return max(1, round(steps * ratio))
         return 0
 
@@ -136,25 +136,22 @@ def resolve_recipe(stage: Stage) -> Recipe:
     return apply_settings(RECIPES[given.get("recipe", "sample")], given.get("settings", {}))
 
 
-def count_flops(store: Store, training: Stage, resources: Resources) -> float:
-    """Return the matrix products of a step of a pre-training on this kind of device."""
+def measure_step(store: Store, training: Stage, device: str, is_flops: bool) -> float:
+    """Return the matrix products of a step of a pre-training on this kind of device, or its
+    tokens.
+    """
     from amazon_electra.model.device import expect_document_attention
     from amazon_electra.model.pretraining.assembly import estimate_sequence_flops
     from amazon_electra.model.pretraining.input.sequences import Shards
 
-    recipe = resolve_recipe(training)
-    precision = recipe.pretraining.precision
-    within_documents = expect_document_attention(resources.device, precision)
-    shards = Shards.open(Path(training.inputs["shards"].locate(store)))
-    return recipe.pretraining.batch * estimate_sequence_flops(recipe, shards, within_documents)
-
-
-def count_tokens(store: Store, training: Stage, resources: Resources) -> float:
-    """Return the tokens of a step of a pre-training."""
-    shards = Path(training.inputs["shards"].locate(store))
-    about = json.loads((shards / "shards.json").read_text("utf-8"))
-    batch = resolve_recipe(training).pretraining.batch
-    return float(batch * about["tokens"] / about["sequences"])
+    recipe, folder = resolve_recipe(training), Path(training.inputs["shards"].locate(store))
+    if is_flops:
+        within_documents = expect_document_attention(device, recipe.pretraining.precision)
+        of_sequence = estimate_sequence_flops(recipe, Shards.open(folder), within_documents)
+    else:
+        about = read_json(folder / "shards.json")
+        of_sequence = about["tokens"] / about["sequences"]
+    return float(recipe.pretraining.batch * of_sequence)
 
 
 def check_device(device: str) -> None:

@@ -75,9 +75,7 @@ def run_words(words: Sequence[str]) -> int:
 
 
 def attempt(do: Callable[[], Any], store: str | None = None, command: str = "the same call") -> int:
-    """Run a command and return its exit code; a known cause of a failure is printed in one line.
-    `command` as it was typed.
-    """
+    """Run a command, return its exit code, and print a known cause of a failure in one line."""
     os.environ.update(NO_TELEMETRY)
     for name, value in list(os.environ.items()):
         if name.startswith(("PREFECT_", "MLFLOW_")) and not value:

@@ -1,6 +1,4 @@
-"""`amazon-electra run`, `score` and `study`: their options. What they do is in running.py, which
-takes seconds to load; `--help` needs none of it.
-"""
+"""Options of `run`, `score` and `study`. What they do takes seconds to load: running.py."""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -28,9 +28,7 @@ from amazon_electra.model.report.owner import list_short_answers
 
 
 def print_plan(form: Parameters, store: Store) -> None:
-    """Print the files of the dump, the settings that are not the default as JSON (Prefect takes
-    it as `--params`), then a line per stage and what the run does of itself, with the reasons.
-    """
+    """Print the files, the changed settings (`--params` of Prefect), stages and reasons."""
     from amazon_electra.flows.domain_adaptation import graph
 
     plan = plan_run(form, store)
@@ -80,9 +78,7 @@ def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
 
 
 def show_finished(form: Parameters, plan: RunPlan) -> dict[str, Any]:
-    """Show a run again if all its stages are complete and registered; return the paths of what it
-    made, nothing where something is left to do.
-    """
+    """Show a run again if it is complete and registered; return its paths, or nothing."""
     from amazon_electra.flows.domain_adaptation import graph
     from amazon_electra.flows.runs.graph_run import list_results
 
@@ -134,9 +130,7 @@ def score_with_folder(form: Scoring, model: str) -> dict[str, Any]:
 
 
 def score_with_registry(form: Scoring) -> dict[str, Any]:
-    """Label the records of a dump with models of the registry; what is not there is refused before
-    a server is started.
-    """
+    """Label the records with models of the registry; mistakes come before a server starts."""
     store = Store(form.store)
     store.check_access(writes=False)
     known = scoring.find_models(form, store), build_dump_stage(form.dump, store)
@@ -154,9 +148,7 @@ def score_with_registry(form: Scoring) -> dict[str, Any]:
 
 
 def execute_study(form: StudyForm, study: Study, store: Store, is_dry: bool) -> None:
-    """Run a study here and print its answer, or print its stages. What is known to be wrong is
-    refused before a server is started.
-    """
+    """Run a study and print its answer, or its stages; mistakes come before a server starts."""
     if not is_dry:
         store.check_access()
     began, dump = time.monotonic(), None

@@ -1,6 +1,4 @@
-"""A graph started from the command line: shown in this terminal, recorded by a Prefect server, its
-results printed at the end.
-"""
+"""Shows a run in the terminal, and its results at the end."""
 
 import importlib
 import json
@@ -127,9 +125,7 @@ class Terminal:
 def run_in_terminal(
     root: Path, run: Callable[[], dict[str, Any]], promotes: bool = True
 ) -> dict[str, Any]:
-    """Return what `run` returns: it imports and calls a flow, once the Prefect server is known.
-    `root` is the store's folder, `promotes`: a registry of models is asked.
-    """
+    """Return what `run`, which imports a flow, returns once Prefect's server is known."""
     from amazon_electra.flows.runner import processes
     from amazon_electra.flows.servers import health, stock
 

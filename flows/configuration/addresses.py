@@ -48,9 +48,7 @@ Address = Annotated[str, AfterValidator(check_address)]
 
 
 def has_secret(address: str) -> bool:
-    """Return whether a password, a token or a signature stands in an address: a colon before an @,
-    a name before the host, or a parameter, which may be encoded.
-    """
+    """Return whether a password, a name before the host, or a signature is in an address."""
     for part in address.split("::"):
         scheme, separator, rest = part.partition("://")
         while (decoded := unquote(rest)) != rest:

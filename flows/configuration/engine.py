@@ -1,6 +1,4 @@
-"""Where the Beam jobs and the other stages of a run are made: a section of the form, and what each
-stage keeps of it.
-"""
+"""Where the data of a run are made: a section of the form."""
 
 from typing import Any, Literal, Self
 

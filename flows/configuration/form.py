@@ -67,9 +67,7 @@ MAX_AT_ONCE = 64
 
 
 def refuse_duplicates(chosen: list[Any]) -> list[Any]:
-    """Raise ValueError for what is named twice: a seed counted twice would make intervals narrower
-    than they are.
-    """
+    """Raise ValueError for two of a kind: a seed twice would make intervals too narrow."""
     for value in chosen:
         require(chosen.count(value) == 1, f"{value} is named twice")
     return chosen
@@ -348,9 +346,7 @@ class Parameters(Settings, use_attribute_docstrings=True):
         return self
 
     def _read_batch(self) -> int:
-        """Return the sequences, or pairs, of a step. UserError for settings of the trainer that
-        are wrong, or that need loaded weights where there are none.
-        """
+        """Return the sequences, or pairs, of a step; UserError for wrong settings."""
         chosen = self.pretraining
         # settings are checked by a recipe; of defaults none is chosen yet
         recipe = RECIPES["published" if self.recipe == "auto" else self.recipe]

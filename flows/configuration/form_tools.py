@@ -1,6 +1,4 @@
-"""What every form needs: fields made from settings of jobs, its form in Prefect, and values of a
-file or a call.
-"""
+"""What every form needs: fields of jobs, Prefect's form, values of a file or a call."""
 
 import inspect
 from collections.abc import Callable, Mapping

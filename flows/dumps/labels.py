@@ -1,6 +1,4 @@
-"""What a run can learn from a dump: its tasks and the counts that decide about an automatic run, by
-the first records of each file, and by the corpus once it is made.
-"""
+"""The tasks of a dump and its counts, by its first records and by its corpus."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,9 +64,7 @@ def check_labels(tasks: Sequence[str], chosen: Dump) -> None:
 
 
 def _decide_scale(chosen: Dump, previews: Sequence[Preview]) -> Scale | None:
-    """Return the scale of the stars by the first records; None where the corpus job says what is
-    open, by all ratings.
-    """
+    """Return the scale of the stars; None where the first records leave it open."""
     with suppress(UserError):
         return decide_scales(count_ratings(previews), "the dump", chosen.stars_scale)
     return None

@@ -54,9 +54,7 @@ class ContrastiveAdaptation(Stage):
 def build_contrastive_stage(
     chosen: Pretraining, corpus: Stage, origin: Stage, beside: int = 0
 ) -> ContrastiveAdaptation:
-    """Return the adaptation that the form describes; on a CPU it leaves the cores to the jobs
-    `beside` it.
-    """
+    """Return the adaptation of the form; on a CPU it leaves cores to the jobs `beside` it."""
     settings = chosen.settings if chosen.objective == CONTRASTIVE else {}
     [config] = replace_settings([ContrastiveConfig(seed=chosen.seed)], settings, "pretraining")
     device, inputs = chosen.finetuning_device, {"corpus": corpus, "origin": origin}

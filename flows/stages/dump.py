@@ -41,9 +41,7 @@ class ListedDump(Stage):
 
 
 def build_dump_stage(chosen: Dump, store: Store) -> ListedDump:
-    """Return the dump as a stage. Nothing is copied: its fingerprint is that of its files, wherever
-    they lie; each is read once for its digest, as long as it stays.
-    """
+    """Return the dump, known by its files wherever they lie; nothing is copied."""
     files, paths = list[DumpFile](), list[str]()
     for given in sorted(chosen.paths, key=storage.is_remote):
         if storage.is_remote(given):

@@ -39,9 +39,7 @@ class TaskConfig(Settings):
 
 
 class Evaluation(Stage):
-    """`model` and `data` → predictions and metrics. A fine-tuning's job usually makes it along the
-    way, which saves the start of another process.
-    """
+    """`model` and `data` → predictions and metrics; the fine-tuning's job makes it too."""
 
     name, version, Config = "evaluation", 8, TaskConfig
     headline = ("n", "metrics.accuracy.value", "metrics.macro_f1.value")

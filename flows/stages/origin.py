@@ -51,9 +51,7 @@ def build_start_stage(chosen: Pretraining, store: Store, dump: Stage | None = No
 
 
 def find_last_encoder(dump: Stage | None, store: Store) -> str:
-    """Return the folder of the encoder of the newest run of another dump than this one, so that the
-    same run again starts from the same one; UserError where there is none.
-    """
+    """Return the encoder of the newest run of another dump; UserError where there is none."""
     known = {made["fingerprint"]: made for made in store.list_manifests()}
     for made in reversed(known.values()):
         if made["stage"] != "report" or "encoder" not in made["inputs"]:
@@ -102,9 +100,7 @@ class Origin(Stage):
 
 
 def build_origin_stage(place: str, store: Store, generator: str | None = None) -> Origin:
-    """Return the stage that loads a published encoder, an ELECTRA with its generator if one is
-    named. UserError where nothing is there.
-    """
+    """Return the stage that loads a published encoder, of an ELECTRA with its generator."""
     source, result = _pin_place(place, store, START)
     of_generator = dict[str, str]()
     if generator:
@@ -148,9 +144,7 @@ def get_name(origin: Stage) -> str:
 
 
 def describe_origin(store: Store, origin: Stage) -> dict[str, Any]:
-    """Return what is known of a published encoder: licence, training data, shape, where it is from;
-    before it is loaded, what its files on this machine say.
-    """
+    """Return what is known of an encoder, before it is loaded by its files on this machine."""
     made = store.manifest(origin)
     return {**(made["result"] if made else origin.result), "name": get_name(origin)}
 
@@ -160,9 +154,7 @@ def find_positions(store: Store, origin: Stage) -> int | None:
 
 
 def warn_of_languages(store: Store, origin: Stage, corpus: Stage, texts: Sequence[str]) -> str:
-    """Return a line where many reviews of a corpus, or the first texts of its dump, are in a
-    language that an encoder does not read; else nothing.
-    """
+    """Return a line where many reviews are in a language that an encoder does not read."""
     made = store.manifest(corpus)
     counts = made["result"].get("language_sample", {}) if made else count_languages(texts)
     return known.warn_of_languages(describe_origin(store, origin), counts)

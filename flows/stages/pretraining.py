@@ -129,17 +129,13 @@ class Pretraining(Stage):
 
 
 def resolve_recipe(stage: Stage) -> Recipe:
-    """Return the recipe of a pre-training with its settings; that of the smallest recipe where the
-    stage is known by its fingerprint alone.
-    """
+    """Return the recipe of a pre-training with its settings; the smallest if none is known."""
     given = stage.parameters
     return apply_settings(RECIPES[given.get("recipe", "sample")], given.get("settings", {}))
 
 
 def measure_step(store: Store, training: Stage, device: str, is_flops: bool) -> float:
-    """Return the matrix products of a step of a pre-training on this kind of device, or its
-    tokens.
-    """
+    """Return the matrix products of a step of a training on a device, or its tokens."""
     from amazon_electra.model.device import expect_document_attention
     from amazon_electra.model.pretraining.assembly import estimate_sequence_flops
     from amazon_electra.model.pretraining.input.sequences import Shards
@@ -155,9 +151,7 @@ def measure_step(store: Store, training: Stage, device: str, is_flops: bool) -> 
 
 
 def check_device(device: str) -> None:
-    """Raise UserError, before anything is made, where the device is not there: training comes hours
-    after the data.
-    """
+    """Raise UserError where the device is not there: training comes hours after the data."""
     if device in ("auto", "cpu"):
         return
     with TemporaryDirectory() as folder:
@@ -218,9 +212,7 @@ def build_pretraining_stage(
     dev: Stage | None = None,
     beside: int = 0,
 ) -> Pretraining:
-    """Return the pre-training that the form describes; the shards `dev` measure it. On a CPU it
-    leaves `beside` cores to jobs that run at the same time.
-    """
+    """Return the pre-training of the form; on a CPU it leaves `beside` cores to other jobs."""
     chosen = p.pretraining
     budget: dict[str, Any] = {"steps": chosen.steps}
     if origin and p.recipe == "published" and not chosen.steps:

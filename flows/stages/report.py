@@ -133,9 +133,7 @@ def describe_run(title: str, facts: RunFacts, store: Store) -> ReportInput:
 def describe_sources(
     store: Store, made: Sequence[Stage], origins: Sequence[Stage]
 ) -> dict[str, Any]:
-    """Return what a report says of the dump, of what each complete stage counted, and of the
-    published encoders that arms begin with.
-    """
+    """Return what a report says of the dump, of counts and of published encoders."""
     dump = find_stage(made, "dump")
     about = {"name": dump.result["name"], "fingerprint": dump.fingerprint} if dump else {}
     return {
@@ -190,9 +188,7 @@ def list_options(asked: Parameters, reads_dump: bool = True) -> list[str]:
 
 
 def _describe_arm(store: Store, cell: Cell, tasks: list[str], trained: Stage) -> ArmFacts:
-    """Return whether the store shows what the encoder of a cell's arm has seen, and for which tasks
-    the test texts were no part of it.
-    """
+    """Return what the encoder of a cell's arm has seen, as far as the store shows it."""
     inputs = cell.finetuned.inputs
     # the adapted one's cells are of the published one where that was kept
     encoder = trained if ADAPTED in cell.arm else inputs.get("encoder")

@@ -144,9 +144,7 @@ def find_scores(models: Sequence[RegisteredModel], form: Scoring, store: Store) 
 
 
 def describe_drift(files: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line about how files differ from what the model was tested on, as `score` counted
-    them; empty where it does not know.
-    """
+    """Return a line about how files differ from the model's test reviews, "" if unknown."""
     known = [(one["file"], task, d) for one in files for task, d in one.get("drift", {}).items()]
     if not known:
         return ""

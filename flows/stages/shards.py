@@ -93,9 +93,7 @@ def build_shards_stages(
 def build_vocabulary_stage(
     chosen: form.Vocabulary, recipe: str, corpus: Stage, origin: Stage | None = None
 ) -> Stage:
-    """Return the vocabulary that the form asks for; that of `origin`, where training starts from
-    it.
-    """
+    """Return the vocabulary of the form, or `origin`, where training starts from it."""
     if origin:
         return origin
     size = chosen.size or RECIPES[recipe].vocabulary_size

@@ -1,6 +1,4 @@
-"""How many tokens of a text the networks of a run read: more than its recipe says where many texts
-are longer.
-"""
+"""How many tokens of a text networks read: more than a recipe says where texts are long."""
 
 import fnmatch
 from collections.abc import Sequence

@@ -1,6 +1,4 @@
-"""A study as it is written, arms × tasks × seeds × settings in a YAML file, and how it is read:
-changed by the form, and checked by all that can be known before something is made.
-"""
+"""A study as it is written in a YAML file, and how it is read, changed and checked."""
 
 import itertools
 import re
@@ -171,9 +169,7 @@ class Arm(Settings, use_attribute_docstrings=True):
 
     @property
     def place(self) -> str:
-        """Return the encoder without the arm before it; empty where it is random or of layers of
-        its teacher, where the arm reads none, and where the study pre-trains it.
-        """
+        """Return the encoder to read, without the arm before it; empty where there is none."""
         is_new = self.encoder == "random" or is_part_of_teacher(self.encoder)
         return "" if is_new else split_arm(self.encoder)[1]
 
@@ -248,9 +244,7 @@ class Study(Settings, use_attribute_docstrings=True):
         return chain
 
     def join_settings(self, task: StudyTask, arm: Arm) -> dict[str, str]:
-        """Return the settings of a cell, as text: what the study says of all holds least, then the
-        task, then the arm.
-        """
+        """Return the settings of a cell as text; an arm's hold before its task's."""
         together = {**self.settings, **task.settings, **arm.settings}
         return {name: format_value(value) for name, value in together.items()}
 
@@ -358,9 +352,7 @@ def parse_study(content: Any, name: str) -> Study:
 
 
 def change_study(study: Study, changes: dict[str, str]) -> dict[str, Any]:
-    """Return the content of a study with settings of the command line or the form: seeds, steps of
-    the arms that have some, and settings of all arms and tasks.
-    """
+    """Return the content of a study with other seeds, steps of pre-training and settings."""
     content = study.model_dump()
     sets = [arm["pretraining"]["set"] for arm in content["arms"]]
     for field, text in changes.items():
@@ -396,9 +388,7 @@ def check_unread_settings(form: StudyForm, wanted: frozenset[str]) -> None:
 
 
 def check_places(study: Study) -> None:
-    """Raise UserError where a folder or file is not there, or a task finds no example in its data;
-    places written `${name}` are made later.
-    """
+    """Raise UserError for data, or a folder that no stage makes, that cannot be read."""
     for i, task in enumerate(study.tasks):
         if not is_made_later(task.data):
             with name_place(f"tasks[{i}].data", task.data):

@@ -75,9 +75,7 @@ def format_command(study: Study, form: StudyForm) -> str:
 
 
 def find_trainings(stages: StudyStages, arm: Arm) -> tuple[list[Manifest], bool]:
-    """Return the pre-trainings, in this store, of the arm's encoder and those of its teachers, and
-    whether these are all that the encoders were trained on.
-    """
+    """Return the pre-trainings of an arm and its teachers, and whether these are all."""
     chain = stages.study.list_with_teachers(arm)
     encoders = [stages.find_encoder(one) for one in chain if one.pretraining or one.place]
     trained = [one for one in encoders if one.name in ADAPTATIONS]

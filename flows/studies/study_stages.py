@@ -37,9 +37,7 @@ MADE_SHARDS = ("${shards}", "${general_shards}")
 
 
 class StudyStages:
-    """`sources` are the stages that fill the variables of these names; `device` and `threads` are
-    of the jobs, and no part of what they make.
-    """
+    """`sources` fill the variables of these names; `device` and `threads` are the jobs'."""
 
     def __init__(
         self,
@@ -189,9 +187,7 @@ class StudyStages:
         return found
 
     def list_chains(self) -> list[Sequence[Stage]]:
-        """Return searches and cells, each after what it is made of, equal ones once; last those
-        that wait for a pre-training of the study.
-        """
+        """Return searches and cells after what they are made of; those that wait come last."""
         trained = {stage.fingerprint for stage in self.pretrainings}
 
         def find_place(cell: Cell) -> tuple[bool, int]:

@@ -1,5 +1,5 @@
 """A study on one page: dump → … → as far as its file asks → pre-trainings of its arms → arms ×
-tasks × seeds → report. Each is a stage of its own, made once for all studies and runs that need it.
+tasks × seeds → report.
 """
 
 import os
@@ -102,10 +102,7 @@ def make_sources(
 
 
 def divide_cores(form: StudyForm, study: Study) -> tuple[int, int]:
-    """Return how many pre-trainings run side by side, and the threads of each (0: all cores).
-
-    Small encoders do not fill a CPU; an accelerator takes one after the other.
-    """
+    """Return how many pre-trainings run side by side, and the threads of each (0: all cores)."""
     trained = sum(bool(arm.pretraining) for arm in study.arms)
     at_once = min(form.study.at_once, trained * len(study.pretraining_seeds))
     if at_once < 2 or has_accelerator(form.pretraining.device):

@@ -1,5 +1,4 @@
-"""The `amazon-electra` command. Exit codes: 0 done, 1 failed, 2 the user's mistake (one line that
-says what to do), 75 temporary failure, try again.
+"""The `amazon-electra` command. Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 try again.
 
 Each command imports what it needs when it is typed: `--help` answers at once.
 """

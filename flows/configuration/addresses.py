@@ -1,8 +1,4 @@
-"""Addresses that users and events give: their kinds, without secrets.
-
-They are shown, logged and kept with every result, so no secret may be in one. On which hosts they
-may lie: beam_jobs/core/hosts.py.
-"""
+"""Addresses that users and events give; they are kept with every result, without secrets."""
 
 import re
 from typing import Annotated

@@ -1,9 +1,7 @@
-"""Everything a user sets: the form in the Prefect UI, which `--section.field` and YAML files fill
-too, and its validation.
+"""Everything a user sets: the form in the Prefect UI, which options and YAML files fill too.
 
-Every field has a description, bounds and a default that works; None means that the recipe or the
-data decide. Sections and fields appear in the order written here, those of inherited configs of
-jobs from the last to the first.
+None means that the recipe or the data decide. Fields appear in the order written here, those of
+inherited configs of jobs from the last to the first.
 """
 
 import re
@@ -261,8 +259,7 @@ class Pretraining(Settings, use_attribute_docstrings=True):
 
 
 def choose_recipe(values: Any) -> Any:
-    """Return a run's values with the recipe that `auto` means, and where it starts from: `sample`
-    for synthetic reviews, else `published`.
+    """Return a run's values with the recipe that `auto` means, and where it starts from.
 
     UserError where real reviews have nothing to start from; nothing is downloaded.
     """

@@ -26,11 +26,8 @@ def make_form_field(kind: type[Settings], name: str, **changes: Any) -> Any:
 
 
 def take_fields(form: type[Settings], *names: str) -> Callable[[F], F]:
-    """Give a flow the fields of a form (all, or those named, in this order) as its parameters.
-
-    Prefect makes the form in its UI of the signature of a flow; here the model is that signature.
-    A section of `CLOSED` may be None, which stands for its defaults: Prefect then shows a button in
-    the place of its fields.
+    """Give a flow the fields of a form (all, or those named, in this order) as its parameters, of
+    which Prefect makes the form in its UI. A section of `CLOSED` may be None: it is a button there.
     """
 
     def sign(function: F) -> F:
@@ -56,10 +53,8 @@ def leave_out_closed(values: Any) -> Any:
 
 
 def fill_form(form: type[Form], **given: Any) -> Form:
-    """Return a form with the fields given; of a section a dictionary of some of its fields.
-
-    `recipe` may also be a YAML file with part of the form, which all others come before; its own
-    `recipe` is one of ours.
+    """Return a form with the fields given, of a section some. `recipe` may also be a YAML file with
+    part of the form, which all others come before.
     """
     written: Any = {}
     if str(file := given.get("recipe")).endswith((".yaml", ".yml")):

@@ -194,10 +194,7 @@ def count_ratings(previews: Iterable[Preview]) -> dict[str, Counter[tuple[float,
 
 
 def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:
-    """Read the first records of each file of a dump, which is listed in its stage.
-
-    UserError if these are all, and none has a text.
-    """
+    """Read the first records of each file of a dump; UserError if these are all, without a text."""
     paths = tuple(dump.result["paths"])
     files = list_dump_files(chosen.narrow(ReadingConfig), paths, chosen.labels)
     previews = list(map(read_preview, files))

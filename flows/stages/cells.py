@@ -68,9 +68,9 @@ def build_cell(asked: Finetuning, arm: str, labels: int = 0) -> Cell:
 def name_arms(
     chosen: Sequence[Arm], encoder: Stage, origin: Stage | None
 ) -> list[tuple[str, Start]]:
-    """Return the name of each arm in reports, and what its fine-tunings start from, in the order
-    chosen. States are read of the published encoder and of the adapted one; an arm that combines
-    others takes the first network that is fine-tuned.
+    """Return the name of each arm in reports, and what its fine-tunings start from. States are read
+    of the published encoder and of the adapted one; an arm that combines others takes the first
+    network that is fine-tuned.
     """
     methods, name = list_arms(), get_name(origin) if origin else "pre-trained"
     network = methods["finetuned"].title
@@ -141,9 +141,8 @@ def list_cells(
 def choose_settings(
     chosen: form.Finetuning, recipe: str, counts: Counts, length: TextLength, is_published: bool
 ) -> dict[str, str]:
-    """Return the settings of fine-tuning in which a run differs from its recipe: of all its arms,
-    since a published encoder takes other learning rates than one that a recipe trains, and may have
-    positions for fewer tokens; and of few labels a dev split is too small to choose by.
+    """Return the settings of all arms in which a run differs from its recipe: a published encoder
+    takes other learning rates; of few labels a dev split is too small to choose by.
     """
     settings = dict(RECIPES[recipe].finetuning_of_published) if is_published else {}
     if chosen.learning_rates:
@@ -173,12 +172,11 @@ def find_failure(cell: Cell, failed: Failed) -> Exception | None:
 def order_chains(
     cells: Iterable[Cell], at_once: int, labels: Mapping[str, int]
 ) -> list[tuple[Stage, ...]]:
-    """Return the stages of the cells, the cheapest first, and without duplicates: baselines are the
-    same for each seed. `labels` counts those of each task.
+    """Return the stages of the cells, the cheapest first, equal ones once.
 
-    The first cell that reads an encoder computes states for others of its encoder. Where several
-    are made at once, what needs no states stands between, and the longest training comes before
-    shorter ones, so that it does not end alone; the label curve fills the rest.
+    The first cell that reads an encoder computes states for others. Where several are made at once,
+    what needs no states stands between, the longest training (`labels` of its task) comes before
+    shorter ones, and the label curve fills the rest.
     """
     words, readers, others = list[Cell](), list[Cell](), list[Cell]()
     for cell in sorted(cells, key=lambda one: bool(one.labels)):

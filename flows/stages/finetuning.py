@@ -125,10 +125,8 @@ class Finetuned(Stage):
         }
 
     def locate_architecture(self, store: Store, folder: Path) -> str:
-        """Return the folder whose config.json and tokenizer a random encoder takes.
-
-        That of a pre-training from random weights is written to `folder`: nothing waits for its
-        weights.
+        """Return the folder whose config.json and tokenizer a random encoder takes; that of a
+        training from random weights is written to `folder`: nothing waits for its weights.
         """
         shape = self.reads.get("shape") or self.inputs["architecture"]
         if "shards" not in shape.inputs:
@@ -212,10 +210,8 @@ class Finetuning:
         )
 
     def list_sources(self) -> dict[str, Any]:
-        """Return `inputs`, `reads` and `resources` of the stage.
-
-        A random encoder depends on the vocabulary of the encoder whose architecture it shares, not
-        on that one's weights.
+        """Return `inputs`, `reads` and `resources` of the stage. A random encoder depends on the
+        vocabulary of the encoder whose architecture it shares, not on its weights.
         """
         start, encoder, reads = self.start, self.start.encoder, dict[str, Stage]()
         inputs = {"data": self.data, "teacher": start.teacher, "search": self.search}

@@ -74,10 +74,7 @@ def build_model_stages(
 
 
 class Comparison(Stage):
-    """`model`, `champion` and `data` → the difference on test reviews that neither was trained on.
-
-    Both folders predict as `score` loads them: nothing of the champion is trained anew.
-    """
+    """`model`, `champion` and `data` → the difference on reviews that neither was trained on."""
 
     name, version, Config = "comparison", 1, TaskConfig
     headline = ("n", "loss.difference", "macro_f1.difference")

@@ -1,8 +1,5 @@
-"""The published encoder that pre-training starts from: loaded once into the store, from wherever it
-lies, with what is known of it (origin.json).
-
-A folder is known by the digests of its files, a name on the hub by its commit, a package by its
-version: what has no such name yet is looked up first.
+"""The published encoder that pre-training starts from, loaded once into the store: a folder known
+by its files, a name on the hub by its commit, a package by its version.
 """
 
 import re

@@ -190,9 +190,8 @@ def build_training(
     equal: Stage | None = None,
     **budget: Any,
 ) -> Pretraining:
-    """Return a pre-training on these shards: from the published encoder `origin`, which says the
-    shape, or from random weights, measured on the shards `dev`. `budget` are the fields of
-    TrainingConfig that decide its steps, by those of the pre-training `equal` perhaps.
+    """Return a pre-training on these shards, from `origin` or random weights. `budget` are the
+    fields of TrainingConfig that decide its steps, by those of the pre-training `equal` perhaps.
     """
     found = {"shards": shards, "origin": origin, "dev_shards": dev}
     return Pretraining(

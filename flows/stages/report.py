@@ -36,10 +36,7 @@ class ReportConfig(Settings):
 
 @dataclass(frozen=True)
 class Report(Stage):
-    """Evaluated cells → report.html, report.md (a summary) and report.json.
-
-    The run, which knows its arms, describes them in study.json; the job renders it.
-    """
+    """Evaluated cells → report.html, report.md and report.json, of the run's study.json."""
 
     describe: Callable[[Store], ReportInput] | None = None
 
@@ -208,11 +205,8 @@ def _describe_arm(store: Store, cell: Cell, tasks: list[str], trained: Stage) ->
 
 
 def is_held_out(store: Store, encoder: Manifest, data: Stage) -> bool:
-    """Return whether the store shows that the test texts of a task were kept out of all that an
-    encoder was pre-trained on.
-
-    `data` is a corpus: every corpus that the encoder was made of is this one. Other data: each of
-    its files was withheld.
+    """Return whether the test texts of a task were kept out of all that an encoder was trained on:
+    every corpus of it is `data`, or each file of `data` was withheld.
     """
     lineage = [made for _, made in store.trace_lineage(encoder)]
     corpora = [made for made in lineage if made["stage"] == "corpus"]

@@ -104,11 +104,9 @@ def build_vocabulary_stage(
 def build_general_shards_stage(
     shards: PackedShards, texts: Sequence[Path], withheld: Sequence[Path], store: Store
 ) -> PackedShards:
-    """Return shards of text that is not reviews, for a study's control arm: the reviews'
-    vocabulary, sentences and length.
-
-    What is tested on stays out: the texts of the `withheld` files, and the dev and test reviews of
-    the corpus.
+    """Return shards of other text, for a study's control arm, with the reviews' vocabulary,
+    sentences and length; without the texts of `withheld` files and the corpus's dev and test
+    reviews.
     """
     files = {"general_text": hash_files(texts, store), "withhold": hash_files(withheld, store)}
     return replace(shards, files=files, title="general-text shards")

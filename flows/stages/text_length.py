@@ -47,9 +47,8 @@ def measure_length(
     origin: Stage | None,
     texts: Sequence[str] = (),
 ) -> TextLength:
-    """Return what the networks of a run read of the first reviews of a corpus, or of the first
-    texts of its dump as long as it is not made; without a published encoder, what form or recipe
-    say.
+    """Return what networks read of the first reviews of a corpus, or, until it is made, of the
+    first texts of its dump; without a published encoder, what form or recipe say.
     """
     if not origin:
         return choose_length(chosen, recipe, np.zeros(1), None)
@@ -70,9 +69,8 @@ def measure_length(
 def choose_length(
     chosen: Finetuning, recipe: str, lengths: np.ndarray, positions: int | None
 ) -> TextLength:
-    """Return what networks read of texts of these lengths, in tokens: as the form says, or else the
-    recipe's length, doubled while more than MAX_CUT of the texts are longer, up to LONGEST; at most
-    the `positions` of the encoder.
+    """Return what networks read of texts of these lengths: as the form says, or else the recipe's
+    length, doubled while more than MAX_CUT of the texts are longer, up to LONGEST or `positions`.
     """
     default = RECIPES[recipe].finetuning.max_length or DEFAULT_TOKENS
     tokens = chosen.max_length or default

@@ -1,8 +1,5 @@
-"""The stages of a study: pre-trainings of its arms, searches and cells (arms × tasks × seeds ×
-pre-training seeds).
-
-Every stage is known before anything is made, so that a plan can list them. They lie in the store
-beside those of all other studies and runs: what is made of the same is the same stage.
+"""The stages of a study: pre-trainings of its arms, searches and cells. All are known before
+anything is made; what is made of the same is the same stage as in other studies and runs.
 """
 
 import itertools
@@ -161,9 +158,8 @@ class StudyStages:
         return self._finetuned[key]
 
     def build_search(self, arm: Arm) -> Stage | None:
-        """Return the search for the arm's settings, on dev of the first task with the first seeds.
-
-        Each arm gets what is best for it: settings found for another one would favour that one.
+        """Return the search for the arm's settings, on dev of the first task with the first seeds;
+        those found for another arm would favour that one.
         """
         space = self.study.search.space
         if not arm.teacher:

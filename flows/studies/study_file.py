@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -215,7 +214,7 @@ class Study(Settings, use_attribute_docstrings=True):
     """Settings of fine-tuning for all arms and tasks"""
     search: Search = Search()
 
-    @cached_property
+    @property
     def wanted(self) -> frozenset[str]:
         """Return the names of MADE in the file."""
         texts = list_strings(self.model_dump())
@@ -232,7 +231,10 @@ class Study(Settings, use_attribute_docstrings=True):
         return [task.task for task in self.tasks if task.data == "${corpus}"]
 
     def find_arm(self, name: str) -> Arm:
-        return next(arm for arm in self.arms if arm.name == name)
+        """Return the arm of this name; UserError where there is none."""
+        arms = {arm.name: arm for arm in self.arms}
+        require(name in arms, f"no arm {name!r}; there are {'; '.join(arms)}")
+        return arms[name]
 
     def list_with_teachers(self, arm: Arm) -> list[Arm]:
         """Return an arm, its teacher, that one's teacher, …"""
@@ -250,34 +252,26 @@ class Study(Settings, use_attribute_docstrings=True):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        unknown = self.wanted - {*MADE}
-        require(
-            not unknown, f"{', '.join(unknown)}: no stage makes it; there are {', '.join(MADE)}"
-        )
+        unknown, known = ", ".join(self.wanted - {*MADE}), ", ".join(MADE)
+        require(not unknown, f"{unknown}: no stage makes it; there are {known}")
         arms, tasks = ({one.name for one in some} for some in (self.arms, self.tasks))
         require(len(arms) == len(self.arms), "two have the same name", "arms")
         require(len(tasks) == len(self.tasks), "two have the same name: give titles", "tasks")
         for i, arm in enumerate(self.arms):
-            own = arm.pretraining
-            named = {"architecture": arm.shaped_by, "teacher": arm.taught_by}
-            named |= {f"pretraining.{budget}": getattr(own, budget) for budget in BUDGETS}
-            for field, name in named.items():
-                why = f"no arm {name!r}; there are {'; '.join(arms)}"
-                require(not name or name in arms, why, f"arms[{i}].{field}")
-        for i, arm in enumerate(self.arms):
             with name_place(f"arms[{i}].teacher", arm.teacher):
                 self.list_with_teachers(arm)
-            suits = any(map(arm.suits, self.tasks))
-            require(suits, "is for no task of the study", f"arms[{i}].encoder", arm.encoder)
-            shape = self.find_arm(arm.shaped_by) if arm.shaped_by else None
-            has_one = shape is None or shape.place or shape.pretraining
-            require(has_one, f"{arm.shaped_by!r} has no folder", f"arms[{i}].architecture")
+            with name_place(f"arms[{i}].architecture", arm.architecture):
+                shape = self.find_arm(arm.shaped_by) if arm.shaped_by else None
+                require(not shape or shape.place or shape.pretraining, "the arm has no folder")
+            with name_place(f"arms[{i}].encoder", arm.encoder):
+                require(any(map(arm.suits, self.tasks)), "is for no task of the study")
             for budget in BUDGETS:
                 if name := getattr(arm.pretraining, budget):
-                    other = self.find_arm(name).pretraining
-                    has_steps = other.shards and not (other.same_flops_as or other.same_tokens_as)
-                    why = f"{name!r} is no other arm that is pre-trained for steps of its own"
-                    require(has_steps, why, f"arms[{i}].pretraining.{budget}")
+                    with name_place(f"arms[{i}].pretraining.{budget}", name):
+                        other = self.find_arm(name).pretraining
+                        is_equal = other.same_flops_as or other.same_tokens_as
+                        why = "is no other arm that is pre-trained for steps of its own"
+                        require(other.shards and not is_equal, why)
         self._check_settings()
         return self
 

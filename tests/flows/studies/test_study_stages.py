@@ -28,13 +28,9 @@ def test_a_search_belongs_to_all_that_its_trials_depend_on(made):
     changed = [
         {},
         {"search": search | {"trials": 4}},
-        {"search": {"trials": 3, "space": {"batch": [8]}}},
         {"settings": {"epochs": 2}},
-        {"tasks": [polarity | {"settings": {"n_train": 20}}]},
         {"tasks": [polarity | {"task": "stars"}]},
-        {"arms": [{"name": "one", "encoder": str(made / "electra"), "settings": {"clip": 2.0}}]},
         {"arms": [{"name": "one", "encoder": str(made / "other")}]},
-        {"recipe": "sample"},
         {"seeds": [1]},
     ]
 
@@ -46,7 +42,7 @@ def test_a_search_belongs_to_all_that_its_trials_depend_on(made):
     assert len(set(fingerprints)) == len(changed)
     weights = made / "other" / "model.safetensors"
     weights.write_bytes(weights.read_bytes() + b"\0")
-    assert fingerprint(changed[7]) != fingerprints[7]
+    assert fingerprint(changed[4]) != fingerprints[4]
 
 
 def test_a_study_finds_what_a_run_on_the_same_dump_has_made(tmp_path):

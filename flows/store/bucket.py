@@ -14,14 +14,14 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from amazon_electra.beam_jobs.core.errors import (
-    TransientError,
     UserError,
-    describe_error,
     is_network_error,
+    name_setting,
     refuse,
     require,
 )
 from amazon_electra.beam_jobs.core.files import atomic_path, hash_file
+from amazon_electra.beam_jobs.core.storage import report_unreachable
 from amazon_electra.flows.configuration.addresses import has_secret
 
 log = logging.getLogger("amazon_electra")
@@ -145,16 +145,9 @@ class Bucket:
                 is_here = isinstance(error, OSError) and error.errno and not code
                 if code in REFUSED_CREATIONS or is_here or isinstance(error, KNOWN):
                     raise
-                if not is_network_error(error):
-                    raise UserError(
-                        f"{describe_error(error)}; look at the bucket's name, your rights there, "
-                        f"this machine's clock, and {CREDENTIALS[self.address[:2]]}",
-                        "store",
-                        self.address,
-                    ) from error
-                if time.monotonic() + pause > deadline:
-                    about = f"`store {self.address}`: the server cannot be reached"
-                    raise TransientError(f"{about}: {describe_error(error)}") from error
+                if not is_network_error(error) or time.monotonic() + pause > deadline:
+                    with report_unreachable(name_setting("store", self.address)):
+                        raise
             time.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE)
 

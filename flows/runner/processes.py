@@ -99,13 +99,13 @@ class Child(subprocess.Popen[bytes]):
         _living.discard(self)
         return code
 
-    def end(self) -> None:
-        """Send SIGTERM, and SIGKILL to all of the session after the grace; return when it is
-        over.
+    def end(self, grace: float | None = None) -> None:
+        """Send SIGTERM, and SIGKILL to all of the session after the grace in seconds; return when
+        it is over.
         """
         self.terminate()
         try:
-            self.wait(GRACE_SECONDS + 1)
+            self.wait(GRACE_SECONDS + 1 if grace is None else grace)
         except subprocess.TimeoutExpired:
             os.killpg(self.pid, signal.SIGKILL)
             self.wait()
@@ -155,10 +155,11 @@ def end_children_on_error() -> Iterator[None]:
 
 def end_children(children: Sequence[Child]) -> None:
     """End children, with one grace for all of them."""
+    deadline = time.monotonic() + GRACE_SECONDS + 1
     for child in children:
         child.terminate()
     for child in children:
-        child.end()
+        child.end(max(0.0, deadline - time.monotonic()))
 
 
 def run_job(module: str, arguments: Sequence[str], log: Path) -> dict[str, Any]:

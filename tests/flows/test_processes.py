@@ -1,5 +1,6 @@
 """Stages in child processes: progress, failures, and that no process outlives its run."""
 
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -97,14 +98,26 @@ def test_a_failure_names_its_cause_and_the_others_go_on(store, together, how, ki
     assert not any(map(alive, pids))
 
 
-def test_a_stubborn_job_and_its_children_are_killed(tmp_path, monkeypatch):
+def test_stubborn_jobs_are_killed_after_one_grace(tmp_path, monkeypatch):
+    """With their children, before Prefect kills the run that was cancelled."""
     monkeypatch.setattr(processes, "GRACE_SECONDS", 0.5)
-    words = ["--output", str(tmp_path), "--how", "stubborn", "--seconds_a_step", "1000"]
-    child = processes.start_child([sys.executable, "-m", JOB, *words], tmp_path / "log.txt")
-    job_id, grandchild = read_pid(tmp_path / "pid"), read_pid(tmp_path / "grandchild")
-    assert alive(job_id)
-    child.end()
-    eventually(lambda: not alive(job_id) and not alive(grandchild))
+    waited, wait = [], subprocess.Popen.wait
+
+    def note(child, timeout=None):
+        waited.append(timeout or 0)
+        return wait(child, timeout)
+
+    monkeypatch.setattr(subprocess.Popen, "wait", note)
+    children, pids = [], []
+    for output in (tmp_path / "a", tmp_path / "b"):
+        words = ["--output", str(output), "--how", "stubborn", "--seconds_a_step", "1000"]
+        command = [sys.executable, "-m", JOB, *words]
+        children.append(processes.start_child(command, tmp_path / "log.txt"))
+        pids += [read_pid(output / "pid"), read_pid(output / "grandchild")]
+    assert all(map(alive, pids))
+    processes.end_children(children)
+    eventually(lambda: not any(map(alive, pids)))
+    assert sum(waited) < 2
 
 
 def test_an_exception_in_the_flow_ends_all_jobs(store):

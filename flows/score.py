@@ -48,12 +48,10 @@ def score(**given: Any) -> dict[str, Any]:
     )
     new = leave_out_files(dump, find_scores(models, form, store))
     if left_out := dump.result["files"] - new.result["files"]:
-        find_run_logger().info(
-            "%s scored %d of %d files before: their scores are copied",
-            describe_models(models),
-            left_out,
-            dump.result["files"],
+        about = (
+            f"{describe_models(models)} scored {left_out} of {dump.result['files']} files before"
         )
+        find_run_logger().info("%s: their scores are copied", about)
     parameters = Parameters(dump=form.dump, store=form.store)
     run_graph(lambda _: graph(models, form, dump, new), parameters, store, dump)
     scores = find_scores(models, form, store)

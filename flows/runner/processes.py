@@ -162,20 +162,6 @@ def end_children(children: Sequence[Child]) -> None:
         child.end(max(0.0, deadline - time.monotonic()))
 
 
-def run_job(module: str, arguments: Sequence[str], log: Path) -> dict[str, Any]:
-    """Run `python -m module arguments…` to its end and return its result; stderr goes to `log`."""
-    child = start_child([sys.executable, "-m", module, *arguments], log, stdout=subprocess.PIPE)
-    try:
-        assert child.stdout is not None
-        with child.stdout:
-            answer = child.stdout.read()
-        if child.wait():
-            raise JobFailed(f"{module} failed: {child.find_cause()}")
-    finally:
-        child.end()
-    return dict(json.loads(answer))
-
-
 class StageProcesses:
     """The child processes of a run that make its stages, each one stage after another. A process
     whose stage fails ends, so nothing of the failure is left for the next one.

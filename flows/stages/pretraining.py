@@ -1,19 +1,20 @@
 """Pre-training: shards → the discriminator and the generator, as transformers folders."""
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from pydantic import Field
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.policy import PASSES, TOKENS
-from amazon_electra.flows.runner.processes import run_job
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.config import PretrainConfig, TrainingResources
@@ -154,10 +155,9 @@ def check_device(device: str) -> None:
     """Raise UserError where the device is not there: training comes hours after the data."""
     if device in ("auto", "cpu"):
         return
-    with TemporaryDirectory() as folder:
-        found = run_job("amazon_electra.model.device", [device], Path(folder, "log.txt"))
-    if found["missing"]:
-        raise UserError(found["missing"], "pretraining.device", device)
+    command = [sys.executable, "-P", "-m", "amazon_electra.model.device", device]
+    missing = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    require(not missing["missing"], missing["missing"], "pretraining.device", device)
 
 
 def divide_cores(given: Resources) -> TrainingResources:

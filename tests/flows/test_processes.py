@@ -9,7 +9,7 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows.runner import processes
-from amazon_electra.flows.runner.processes import StageProcesses, run_job
+from amazon_electra.flows.runner.processes import StageProcesses
 from amazon_electra.flows.store.store import Store
 from tests.flows.toy_graph import job
 from tests.patience import eventually
@@ -158,7 +158,7 @@ def test_a_job_that_is_just_being_started_ends_too(store, tmp_path, monkeypatch)
 
     monkeypatch.setattr(processes, "Child", StartedWhileTheRunEnds)
     with pytest.raises(InterruptedError):
-        run_job(JOB, ["--output", str(tmp_path), "--seconds_a_step", "1000"], tmp_path / "log.txt")
+        processes.start_child([sys.executable, "-m", JOB, "--help"], tmp_path / "log.txt")
     assert started[0].returncode is not None
 
 

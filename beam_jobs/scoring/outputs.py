@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -102,10 +102,10 @@ class DelimitedAppender:
         header[end - 1] = self._join(header[end - 1], [*[""] * missing, *names])
         return lines[:skipped] + header
 
-    def append(self, lines: list[bytes], answers: Sequence[Answers | None]) -> list[bytes]:
+    def append(self, lines: list[bytes], answers: Answers | None) -> list[bytes]:
         """Return a record's lines with its cells, those of repeated headers with its names."""
         end = self._count_lines(lines)
-        values = answers[0] or dict.fromkeys(self.names)
+        values = answers or dict.fromkeys(self.names)
         lines[end - 1] = self._join(lines[end - 1], list(map(format_cell, values.values())))
         if rest := [place for place in range(end, len(lines)) if lines[place].strip()]:
             lines[rest[-1]] = self._join(lines[rest[-1]], self.names)
@@ -147,15 +147,15 @@ class JsonAppender:
     def begin(self, lines: list[bytes], names: list[str]) -> list[bytes]:
         return lines
 
-    def append(self, lines: list[bytes], answers: Sequence[Answers | None]) -> list[bytes]:
+    def append(self, lines: list[bytes], answers: Answers | None) -> list[bytes]:
         """Return a line with its answers."""
-        if answers[0] is None:
+        if answers is None:
             return lines
         begun, _, behind = lines[0].rpartition(b"}")
         begun = begun.rstrip()
-        comma = b"" if begun.endswith((b"{", b",")) else b","
+        comma = b"" if begun.endswith(b"{") else b","
         is_utf8 = self.layout.encoding == Layout.encoding
-        own = json.dumps(answers[0], ensure_ascii=not is_utf8)
+        own = json.dumps(answers, ensure_ascii=not is_utf8)
         return [begun + comma + own[1:].encode() + behind, *lines[1:]]
 
 
@@ -178,11 +178,11 @@ def copy_lines(
     with stream, open(path, "wb") as output:
         lines, read = _read_lines(stream), 0
         append = partial(appender.begin, names=names)
-        for line, records in groupby(numbered, key=itemgetter(0)):
+        for line, answers in numbered:
             held = list(islice(lines, max(line - 1 - read, 0)))
             read += len(held)
             output.writelines(append(held) if held else ())
-            append = partial(appender.append, answers=[answers for _, answers in records])
+            append = partial(appender.append, answers=answers)
         held = list(lines)
         output.writelines(append(held) if held else ())
 

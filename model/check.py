@@ -15,6 +15,7 @@ from amazon_electra.beam_jobs.model_folder.config import (
     ONNX,
     QUANTIZED,
     TOKENIZER,
+    Folder,
     ScoringPrecision,
 )
 from amazon_electra.beam_jobs.model_folder.network import Text, count_cut_texts, load_tokenizer
@@ -34,12 +35,11 @@ MAX_SHIFT = 1e-3
 
 def load_folder(folder: Path, precision: ScoringPrecision = "fp32") -> Classifier:
     """Return the classifier of an exported folder; UserError where it cannot be loaded."""
-    return Classifier.load(
+    opened = Folder(
         lambda name: (folder / name).read_bytes(),
-        precision,
-        threads=1,  # several would spin while they wait
-        fail=lambda why: UserError(why, "model", str(folder)),
+        lambda why: UserError(why, "model", str(folder)),
     )
+    return Classifier.load(opened, precision, threads=1)  # several would spin while they wait
 
 
 def choose_examples(examples: Sequence[Example], n: int = CHECKED) -> list[Example]:

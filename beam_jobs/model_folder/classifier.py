@@ -11,16 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .config import (
-    Details,
-    Fail,
-    ModelConfig,
-    Read,
-    ScoringPrecision,
-    read_config,
-    read_file,
-    read_parts,
-)
+from .config import Details, Fail, Folder, ModelConfig, ScoringPrecision
 from .network import Compute, Text, WrongScores, check_scores, load_graph, load_tokenizer
 from .probabilities import apply_temperature, sum_logits, take_logarithms
 from .words import Words, load_pipeline
@@ -98,30 +89,25 @@ class Classifier:
 
     @classmethod
     def load(
-        cls,
-        read: Read,
-        precision: ScoringPrecision = "fp32",
-        threads: int = 0,
-        fail: Fail = ValueError,
+        cls, folder: Folder, precision: ScoringPrecision = "fp32", threads: int = 0
     ) -> "Classifier":
         """Load a folder and try it on one text; `threads` 0 takes one for each core.
 
-        Raises what `fail` makes of the reason why it cannot be loaded, or does not give each label
-        a finite score.
+        Raises the folder's error where it cannot be loaded, or does not give each label a finite
+        score.
         """
-        config = read_config(read, fail)
+        config = folder.read_config()
         parts = [
-            (cls.load(read_part, precision, threads, fail_part), weight)
-            for read_part, fail_part, _, weight in read_parts(read, config, fail)
+            (cls.load(part, precision, threads), weight) for part, weight in folder.list_parts()
         ]
-        files = [read_file(read, name, fail) for name in config.list_files(precision)]
+        files = [folder.read_file(name) for name in config.list_files(precision)]
         try:
             compute_logits = open_weights(config, files, parts, threads)
             compute_logits([PROBE])
         except Exception as error:  # each library raises whatever it comes upon
             why = " ".join(str(error).split())
-            raise fail(f"cannot be loaded ({why}); export it again") from error
-        return cls(config, compute_logits, parts, fail)
+            raise folder.fail(f"cannot be loaded ({why}); export it again") from error
+        return cls(config, compute_logits, parts, folder.fail)
 
 
 def open_weights(

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Literal, Self
 
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
@@ -105,43 +106,41 @@ def check_labels(labels: list[str]) -> None:
         raise ValueError(f"two labels are equal: {', '.join(equal)}")
 
 
-def read_config(read: Read, fail: Fail = ValueError) -> ModelConfig:
-    """Return the configuration of a model folder; raise what `fail` makes of the reason why there
-    is none.
-    """
-    content = read_file(read, CONFIG, fail)
-    try:
-        return ModelConfig.model_validate_json(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "it"
-        why = f"{CONFIG} is not that of a classifier ({where}: {first['msg']})"
-    raise fail(f"{why}; {WRITTEN_BY}")
+@dataclass(frozen=True)
+class Folder:
+    """Reads the files of a model folder, and makes the errors that name it."""
 
+    read: Read
+    fail: Fail = ValueError
 
-def read_file(read: Read, name: str, fail: Fail = ValueError) -> bytes:
-    """Return the content of a file of the folder; raise what `fail` makes of a missing one."""
-    try:
-        return read(name)
-    except FileNotFoundError:
-        raise fail(f"has no {name}") from None
+    def read_file(self, name: str) -> bytes:
+        try:
+            return self.read(name)
+        except FileNotFoundError:
+            raise self.fail(f"has no {name}") from None
 
+    def read_config(self) -> ModelConfig:
+        content = self.read_file(CONFIG)
+        try:
+            return ModelConfig.model_validate_json(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "it"
+            why = f"{CONFIG} is not that of a classifier ({where}: {first['msg']})"
+        raise self.fail(f"{why}; {WRITTEN_BY}")
 
-def read_parts(
-    read: Read, config: ModelConfig, fail: Fail = ValueError
-) -> Iterator[tuple[Read, Fail, ModelConfig, float]]:
-    """Yield what reads each part, what makes its errors, its configuration and its weight; raise
-    what `fail` makes of a part that has other labels, or parts itself.
-    """
-    for part in config.amazon_electra.parts:
+    def list_parts(self) -> Iterator[tuple["Folder", float]]:
+        """Yield the folder of each part and its weight; one with other labels, or parts, fails."""
+        config = self.read_config()
+        for part in config.amazon_electra.parts:
 
-        def read_part(name: str, folder: str = part.folder) -> bytes:
-            return read(f"{folder}/{name}")
+            def read(name: str, folder: str = part.folder) -> bytes:
+                return self.read(f"{folder}/{name}")
 
-        def fail_part(why: str, folder: str = part.folder) -> Exception:
-            return fail(f"{folder} {why}")
+            def fail(why: str, folder: str = part.folder) -> Exception:
+                return self.fail(f"{folder} {why}")
 
-        own = read_config(read_part, fail_part)
-        if own.amazon_electra.parts or own.labels != config.labels:
-            raise fail_part("is no part of it: parts have its labels, and no parts")
-        yield read_part, fail_part, own, part.weight
+            own = Folder(read, fail).read_config()
+            if own.amazon_electra.parts or own.labels != config.labels:
+                raise fail("is no part of it: parts have its labels, and no parts")
+            yield Folder(read, fail), part.weight

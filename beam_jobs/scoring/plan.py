@@ -18,7 +18,7 @@ from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.formats import find_format, strip_endings
 from amazon_electra.beam_jobs.reading.ids import add_id_column, list_columns
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
-from amazon_electra.beam_jobs.scoring.classifier import hash_model, read_config
+from amazon_electra.beam_jobs.scoring.classifier import hash_model, open_folder
 from amazon_electra.beam_jobs.scoring.outputs import find_copy_ending
 
 COSTLIER = 8  # units are so much smaller than those of a corpus
@@ -54,7 +54,7 @@ def plan_scoring(
 ) -> ScoringPlan:
     """Return the plan of a job; UserError for a model, dump or output that cannot be used."""
     digests = [hash_model(model, config.precision) for model in models]
-    details = [read_config(model).amazon_electra for model in models]
+    details = [open_folder(model).read_config().amazon_electra for model in models]
     tasks = [shorten_task(one.task) for one in details]
     for place, task in enumerate(tasks if len(tasks) > 1 else ()):
         why = f"is of the task {task}, too" if task else "names no task in its config.json"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from amazon_electra.beam_jobs import model_folder
-from amazon_electra.beam_jobs.model_folder.config import read_config, read_parts
+from amazon_electra.beam_jobs.model_folder.config import Folder
 
 LOADER = Path(__file__).with_name("serving.py")
 NETWORK = ("onnxruntime", "tokenizers")
@@ -27,12 +27,10 @@ def write_served_model(folder: Path, output: Path) -> None:
     from mlflow.models import ModelSignature
     from mlflow.types import Schema, TensorSpec
 
-    def read(name: str) -> bytes:
-        return (folder / name).read_bytes()
-
-    config = read_config(read)
-    configs = [own for _, _, own, _ in read_parts(read, config)] or [config]
-    needed = {name for own in configs for name in NEEDED[own.amazon_electra.kind]}
+    opened = Folder(lambda name: (folder / name).read_bytes())
+    parts = [part for part, _ in opened.list_parts()] or [opened]
+    kinds = {part.read_config().amazon_electra.kind for part in parts}
+    needed = {name for kind in kinds for name in NEEDED[kind]}
     packages = ("mlflow", "pandas", *sorted(needed))
     # a column of strings would make the text "None" of null, and "5" of 5
     values = TensorSpec(np.dtype(object), (-1,), name="text")

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from mlflow.exceptions import MlflowException
 from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
-from model_folder.classifier import Classifier, read_review  # MLflow's copy
+from model_folder.classifier import Classifier, Folder, read_review  # MLflow's copy
 
 
 class ReviewClassifier:
@@ -39,4 +39,5 @@ class ReviewClassifier:
 
 def _load_pyfunc(path: str) -> ReviewClassifier:
     """Load the folder; MLflow calls a function of this name."""
-    return ReviewClassifier(Classifier.load(lambda name: Path(path, name).read_bytes()))
+    folder = Folder(lambda name: Path(path, name).read_bytes())
+    return ReviewClassifier(Classifier.load(folder))

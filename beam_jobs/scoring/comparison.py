@@ -1,7 +1,7 @@
 """Compares what was scored with what the model was tested on, and with the records' own labels."""
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from operator import add
@@ -15,8 +15,8 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.labels import stars as star_scales
 from amazon_electra.beam_jobs.labels.values import MAX_SPELLINGS, TASK, fold
-from amazon_electra.beam_jobs.reading.fields import make_label_reader
-from amazon_electra.beam_jobs.reading.work_units import DumpFile, PreparedUnit
+from amazon_electra.beam_jobs.reading.fields import Review
+from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 SAMPLED = 300  # texts of a unit that are compared: 0.1 CPU seconds, for their languages above all
 GivenLabels = dict[str, dict[str, int]]
@@ -51,19 +51,11 @@ def count_sample(
     return profile.count(sample, probabilities[chosen], languages).to_json()
 
 
-def make_task_reader(task: str, file: DumpFile) -> Callable[[Mapping[str, Any]], str | None]:
-    """Return a function from a record to the label that it has for a task, as text."""
-    if task.startswith(TASK):
-        column = task.removeprefix(TASK)
-        return make_label_reader(column, column)
-    stars = dict(file.layout.mapping).get("stars", "")
-
-    def read_stars(record: Mapping[str, Any]) -> str | None:
-        value = record.get(stars)
-        rating = None if isinstance(value, list | dict) else star_scales.parse_rating(value)
-        return next(iter(star_scales.encode_ratings({rating: 1}))) if rating else None
-
-    return read_stars if stars else lambda _: None
+def list_labels(task_names: Sequence[str], review: Review) -> list[str | None]:
+    """Return the label that a review has for each task, as text; a column's is its next label."""
+    labels = iter(review.labels)
+    rating = next(iter(star_scales.encode_ratings({review.rating: 1}))) if review.rating else None
+    return [next(labels) if name.startswith(TASK) else rating for name in task_names]
 
 
 def count_labels(

@@ -26,9 +26,9 @@ from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.core.drift import Profile
 from amazon_electra.beam_jobs.corpus.result import read_finished, sum_counts
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
+from amazon_electra.beam_jobs.labels.values import LABEL, TASK
 from amazon_electra.beam_jobs.model_folder.classifier import Classifier, read_review
-from amazon_electra.beam_jobs.reading import work_units
-from amazon_electra.beam_jobs.reading.fields import choose_text
+from amazon_electra.beam_jobs.reading import fields, work_units
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.ids import ID, format_id, is_integer, warn_of_ids
 from amazon_electra.beam_jobs.reading.lines import LIST, Reject, Tally
@@ -192,25 +192,31 @@ def answer_texts(
 def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
     """Return a row for each record of a unit, also of a reject, with its label for each task."""
     layout = unit.file.layout
-    readers = [comparison.make_task_reader(task, unit.file) for task in tasks]
     mapping, titles = dict(layout.mapping), list[str]()
     rows = Rows(given=[[] for _ in tasks])
+    columns = [task.removeprefix(TASK) for task in tasks if task.startswith(TASK)]
+    of_labels = mapping | {f"{LABEL}{column}": column for column in columns}
+    notes = rows.tally.notes
+    read_fields = fields.make_review_reader(of_labels, notes, columns, config.title)
+    preparer = TextPreparer(config, notes)
     is_text = find_format(layout.name).has_only_strings
-    preparer = TextPreparer(config, rows.tally.notes)
     is_kept = not config.output_format and not outputs.find_copy_ending(layout)
     # a list of reviews, of which the record is one, and joined texts
     left_out = {name.partition(LIST)[0] for name in mapping.values() if LIST in name}
     left_out |= dict(layout.joined).keys()
     for item in work_units.read_records(unit, rows.tally):
-        record, text, title, reason = dict[str, Any](), "", None, ""
+        record, text, title = dict[str, Any](), "", ""
+        given: list[str | None] = [None] * len(tasks)
         if isinstance(item, Reject):
             reason = item.reason
         else:
             record = item[1]
-            title = record.get(mapping["title"]) if "title" in mapping and config.title else None
-            body, title = choose_text(record.get(mapping["text"]), title)
-            body = preparer.repair(body) if isinstance(body, str) else body
+            review = read_fields(record)
+            body = preparer.repair(review.text) if isinstance(review.text, str) else review.text
             text, reason = prepare_text(body, config.repair_run_ons)
+            if not reason:
+                given = comparison.list_labels(tasks, review)
+                title = preparer.make_title(review.title, text)
         own_id = format_id(record.get(mapping[ID])) if ID in mapping else None
         rows.lines.append(item[0])
         rows.are_records.append(not isinstance(item, Reject))
@@ -220,9 +226,9 @@ def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
         rows.ids.append(own_id)
         rows.texts.append(text)
         rows.reasons.append(reason or None)
-        for labels, read_given in zip(rows.given, readers, strict=True):
-            labels.append(None if reason else read_given(record))
-        titles.append("" if reason else preparer.make_title(title, text))
+        titles.append(title)
+        for labels, label in zip(rows.given, given, strict=True):
+            labels.append(label)
     preparer.mask(titles)
     preparer.mask(rows.texts)
     rows.texts = list(map(join_title, titles, rows.texts))

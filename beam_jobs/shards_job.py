@@ -27,7 +27,7 @@ from amazon_electra.beam_jobs.config import (
     WithheldCorpus,
 )
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.results import ShardsResult
 from amazon_electra.beam_jobs.engine.beam_options import describe_engine, is_staged_only
@@ -59,14 +59,12 @@ def make_shards(
     and `withhold_corpus` are for general text, which is for pre-training as a whole.
     """
     measure, place = start_clock(), str(output)
-    if bool(corpus) == bool(general_text):
-        raise UserError("give one of `corpus` and `general_text`")
+    require(bool(corpus) != bool(general_text), "give one of `corpus` and `general_text`")
     of_text = {"punkt": punkt, "withhold": withhold, "withhold_corpus": withhold_corpus}
     of_corpus = {"split": config.split != "pretrain", "sample_reviews": config.sample_reviews}
+    what = "a corpus" if corpus else "general text"
     for field, value in (of_text if corpus else of_corpus).items():
-        if value:
-            what = "a corpus" if corpus else "general text"
-            raise UserError(f"it is not for {what}; leave it out", field)
+        require(not value, f"it is not for {what}; leave it out", field)
     packing = prepare_output(config, str(vocabulary), place)
     folder = str(corpus or storage.join_path(place, "corpus"))
     if general_text:
@@ -86,12 +84,9 @@ def make_shards(
             punkt=punkt,
             beam_options=beam_options,
         )
-        if made.staged:
-            raise UserError(
-                "its corpus has to be there before the shards are staged; make it with corpus_job "
-                "and `format text`, and give it as `corpus`",
-                "general_text",
-            )
+        why = "its corpus has to be there before the shards are staged; make it with corpus_job "
+        why += "and `format text`, and give it as `corpus`"
+        require(not made.staged, why, "general_text")
     plan = plan_shards(config, packing, folder, beam_options, is_kept=bool(corpus))
     engine, units = describe_engine(plan.engine), len(plan.units)
     shards.remove_strays(packing, plan.units)
@@ -99,11 +94,11 @@ def make_shards(
         run_beam_graph(
             plan.engine,
             partial(build_shards_graph, plan=plan),
-            lambda: shards.update_bar(bar, plan),
+            lambda: bar.update(len(shards.list_shards(packing.output))),
         )
         if is_staged_only(plan.engine):
             return ShardsResult.of({"staged": engine, "units": units})
-        shards.update_bar(bar, plan, units)
+        bar.update(units)
     return ShardsResult.of(shards.finish_shards(plan, measure))
 
 

@@ -14,7 +14,7 @@ from amazon_electra.beam_jobs.config import (
     list_patterns,
 )
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
 from amazon_electra.beam_jobs.deduplication.evaluation_texts import identify_file
@@ -145,6 +145,6 @@ def list_corpus(folder: str) -> tuple[list[str], str]:
     result = storage.join_path(folder, "corpus.json")
     names = [name for name in storage.list_names(folder) if re.fullmatch(CORPUS_FILES, name)]
     files = [storage.join_path(folder, name) for name in names if name.endswith(".parquet")]
-    if not files or not storage.exists(result):
-        raise UserError("no finished corpus of corpus_job", "withhold_corpus", folder)
+    is_finished = files and storage.exists(result)
+    require(is_finished, "no finished corpus of corpus_job", "withhold_corpus", folder)
     return files, hash_bytes(storage.read_bytes(result))

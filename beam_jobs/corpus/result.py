@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.corpus import write
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
 from amazon_electra.beam_jobs.corpus.prepare import NO_KEY
@@ -86,11 +86,8 @@ def summarize_corpus(
     assert read == kept + sum(dropped.values()), (
         f"reviews lost: read {read}, kept {kept}, dropped {dropped}"
     )
-    if not kept:
-        raise UserError(
-            f"{plan.files[0].name}: no usable review in the dump: read {read}, dropped {dropped}; "
-            "name the column of their texts with `--columns text=NAME`"
-        )
+    why = f"{plan.files[0].name}: no usable review in the dump: read {read}, dropped {dropped}; "
+    require(kept, why + "name the column of their texts with `--columns text=NAME`")
     files = {file.name: {"read": 0, "kept": 0} for file in plan.files}
     for first, second in zip(prepared, written, strict=True):
         files[first.file]["read"] += first.read

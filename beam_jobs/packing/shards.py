@@ -13,9 +13,8 @@ import apache_beam as beam
 import pyarrow as pa
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.parquet import read_footer, write_tables
-from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.special_tokens import find_specials
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from amazon_electra.beam_jobs.packing import packing as packer
@@ -85,14 +84,6 @@ def list_shards(output: str) -> list[str]:
     return [name for name in storage.list_names(output) if re.fullmatch(SHARD_NAME, name)]
 
 
-def update_bar(bar: Progress, plan: ShardsPlan, done: int | None = None) -> None:
-    """Show how many units have a shard (or `done`, for some give none), and what is in them."""
-    shards = set(list_shards(plan.packing.output))
-    finished = [u for u in plan.units if os.path.basename(plan.packing.shard_path(u)) in shards]
-    rows = sum(unit.rows for unit in finished)
-    bar.update(done or len(finished), reviews=rows)
-
-
 def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict) -> dict[str, Any]:
     """Write shards.json, the mark of finished shards: the sum of all footers, and what `measure`
     returns; return its content. Raises UserError if no sample has no sequence, or if the corpus
@@ -103,15 +94,14 @@ def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict
     names = list_shards(packing.output)
     footers = [read_footer(storage.join_path(packing.output, name)) for name in names]
     counts = sum(map(Counts.of, footers), Counts())
-    if not (counts.sequences or plan.is_sample):
-        raise UserError(f"no review of it in {source} has a token", "split", packing.split)
-    assert counts.tokens == counts.text_tokens + SPECIALS * counts.pieces, (
-        f"tokens lost or invented: {counts}"
-    )
+    why = f"no review of it in {source} has a token"
+    require(counts.sequences or plan.is_sample, why, "split", packing.split)
+    whole = counts.text_tokens + SPECIALS * counts.pieces
+    assert counts.tokens == whole, f"tokens lost or invented: {counts}"
     packed = counts.documents + counts.empty_documents
-    if plan.documents not in (None, packed):
-        counted = f"{plan.corpus} counts {plan.documents} reviews in {packing.split}"
-        raise UserError(f"{counted}, its files hold {packed}; run corpus_job again", "corpus")
+    counted = f"{plan.corpus} counts {plan.documents} reviews in {packing.split}"
+    why = f"{counted}, its files hold {packed}; run corpus_job again"
+    require(plan.documents in (None, packed), why, "corpus")
     result = {
         **asdict(counts),
         "fill": round(counts.tokens / (max(counts.sequences, 1) * packing.max_length), 5),

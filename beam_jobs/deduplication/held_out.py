@@ -131,8 +131,7 @@ class Compared:
     prepared: str = ""  # folder of the units' files
     folder: str = ""  # of what is found
     copies: Sequence[str] = ()  # units with near copies, which are not held out
-    others: buckets.BucketedFiles = buckets.NO_FILES
-    """Texts that are no reviews of the dump."""
+    others: buckets.BucketedFiles = buckets.NO_FILES  # texts that are no reviews of the dump
 
     @property
     def reviews(self) -> int:

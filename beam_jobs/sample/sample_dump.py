@@ -19,7 +19,7 @@ from typing import Annotated, Any
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import make_writable_folder
 
 LEXICON: dict[str, Any] = json.loads(
@@ -61,8 +61,7 @@ _DAYS = 4_000  # review dates span the days from 2007-06-01, as in the 2018 rele
 _FIRST_DAY = 1_180_656_000  # 2007-06-01, seconds since 1970
 _ID_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 _STRIDE = 389  # coprime to 1,000: scatters the kinds of mess over the thousand
-_SLOTS = ["plain"] * 1_000
-"""The kind of each of 1,000 lines: plain or a key of MESS_PER_THOUSAND."""
+_SLOTS = ["plain"] * 1_000  # the kind of each of 1,000 lines: plain or a key of MESS_PER_THOUSAND
 for _place, _kind in enumerate(k for k, n in MESS_PER_THOUSAND.items() for _ in range(n)):
     _SLOTS[_STRIDE * (_place + 1) % 1_000] = _kind
 _ORIGINALS = {
@@ -239,8 +238,7 @@ def write_sample(
     seed: Annotated[int, Doc("The same seed gives the same bytes")] = 0,
 ) -> dict[str, Any]:
     """Write a synthetic dump of reviews; return its numbers. UserError where that is impossible."""
-    if reviews < 1:
-        raise UserError("must be at least 1", "reviews", reviews)
+    require(reviews >= 1, "must be at least 1", "reviews", reviews)
     path = Path(output)
     make_writable_folder("output", path.absolute().parent)
     lines = (f"{line}\n".encode() for line in generate_lines(reviews, seed))

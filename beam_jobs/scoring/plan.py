@@ -22,10 +22,7 @@ from amazon_electra.beam_jobs.scoring.classifier import hash_model, open_folder
 from amazon_electra.beam_jobs.scoring.outputs import find_copy_ending
 
 COSTLIER = 8  # units are so much smaller than those of a corpus
-COMPUTING = 25
-"""CPU seconds to score a byte with a network, divided by those to prepare it: from 2 MB on (some
-4,000 reviews, 25 s) a worker process on each core gains more than it takes to start.
-"""
+COMPUTING = 25  # CPU seconds to score a byte with a network, divided by those to prepare it
 
 
 @dataclass(frozen=True)

@@ -90,16 +90,13 @@ class Packing:
     def shard_path(self, unit: CorpusUnit) -> str:
         return storage.join_path(self.output, f"shard-{unit.number:05d}.parquet")
 
+    def describe(self) -> dict[str, Any]:
+        names = ("max_length", "split", "vocabulary_size", "vocabulary_fingerprint")
+        return {name: getattr(self, name) for name in names}
+
     def describe_shard(self, unit: CorpusUnit) -> dict[str, Any]:
         """Return the part of a shard's footer that is known before the unit is read."""
-        return {
-            "version": SHARDS_VERSION,
-            "vocabulary_fingerprint": self.vocabulary_fingerprint,
-            "vocabulary_size": self.vocabulary_size,
-            "max_length": self.max_length,
-            "split": self.split,
-            "unit": unit.digest,
-        }
+        return {**self.describe(), "version": SHARDS_VERSION, "unit": unit.digest}
 
 
 @dataclass(frozen=True)

@@ -106,10 +106,7 @@ def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict
         **asdict(counts),
         "fill": round(counts.tokens / (max(counts.sequences, 1) * packing.max_length), 5),
         "shards": len(footers),
-        "max_length": packing.max_length,
-        "split": packing.split,
-        "vocabulary_size": packing.vocabulary_size,
-        "vocabulary_fingerprint": packing.vocabulary_fingerprint,
+        **packing.describe(),
         "made_of": plan.made_of,
         **measure(),
     }

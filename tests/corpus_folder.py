@@ -33,9 +33,8 @@ def write_corpus(
         ]
         table = pa.Table.from_pylist(rows, schema=SCHEMA)
         pq.write_table(table, folder / f"corpus-{i:05}.parquet", compression="zstd")
-    (folder / "corpus.json").write_text(
-        json.dumps({"read": len(reviews), "kept": len(reviews), "dropped": {}})
-    )
+    counts = {"read": len(reviews), "kept": len(reviews), "splits": {split: len(reviews)}}
+    (folder / "corpus.json").write_text(json.dumps({**counts, "dropped": {}}))
     return folder
 
 

@@ -5,6 +5,7 @@ more files; small files are joined, so that packing has enough to choose from.
 """
 
 import itertools
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,6 @@ from amazon_electra.beam_jobs.config import ShardsConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import refuse, require
 from amazon_electra.beam_jobs.core.files import hash_bytes, hash_stream
-from amazon_electra.beam_jobs.core.nesting import load_json
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION, count_rows
 from amazon_electra.beam_jobs.engine import beam_options
 from amazon_electra.beam_jobs.packing.tokenization import load_tokenizer
@@ -107,7 +107,7 @@ class ShardsPlan:
     units: Sequence[CorpusUnit]
     engine: PipelineOptions
     corpus: str  # path of its corpus.json
-    documents: int | None  # reviews in the split as corpus.json counts them, where it does
+    documents: int  # reviews in the split as corpus.json counts them
     made_of: dict[str, Any]
     """What pre-training will see: the corpus, and the evaluation texts kept out of it."""
     is_sample: bool  # whether some reviews of the split are enough, or none where it has none
@@ -119,10 +119,8 @@ def plan_shards(
     """Return the plan of a job on a corpus, which `is_kept` unless it is one of general text."""
     units, path = plan_corpus_units(corpus), storage.join_path(corpus, "corpus.json")
     content = storage.read_bytes(path)
-    with refuse(ValueError, TypeError, message=f"{path} is damaged ({{}}); make it again"):
-        result = dict(load_json(content))
-    splits = result.get("splits")
-    documents = splits.get(config.split, 0) if splits else None
+    result = json.loads(content)
+    documents = result["splits"].get(config.split, 0)
     made_of = {
         "corpus": hash_bytes(content) if is_kept else "",
         "withheld": result.get("withheld_files", []),
@@ -130,13 +128,10 @@ def plan_shards(
     if "withheld_corpus" in result:
         made_of["withheld_corpus"] = result["withheld_corpus"]
     if wanted := config.sample_reviews:  # the first units: hashes spread a split over all
-        if documents:
-            needed = sum(unit.rows for unit in units) * wanted / documents
-            before = itertools.accumulate((unit.rows for unit in units), initial=0)
-            units = [unit for unit, rows in zip(units, before, strict=False) if rows < needed]
-        elif documents == 0:
-            units = units[:1]
-        documents = None
+        needed = sum(unit.rows for unit in units) * wanted / max(documents, 1)
+        before = itertools.accumulate((unit.rows for unit in units), initial=0)
+        chosen = [unit for unit, rows in zip(units, before, strict=False) if rows < needed]
+        units = chosen if documents else units[:1]
     size = sum(unit.rows for unit in units) * REVIEW_BYTES
     engine = beam_options.resolve_beam_options(list(flags), size)
     return ShardsPlan(packing, units, engine, path, documents, made_of, bool(wanted))

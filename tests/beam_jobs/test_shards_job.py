@@ -136,7 +136,6 @@ def test_a_sample_is_of_the_first_units_and_may_be_empty(vocabulary, reviews, tm
     """As of the dev reviews on which a pre-training is measured."""
     corpus = write_corpus(tmp_path / "corpus", reviews, files=3, split="dev")
     asked = ["--split", "dev", "--sample_reviews"]
-    (corpus / "corpus.json").write_text(json.dumps({"splits": {"dev": 600}}))
     whole = job(corpus, vocabulary, tmp_path / "whole", "--split", "dev")
     first = job(corpus, vocabulary, tmp_path / "first", *asked, "201")
     assert (whole["documents"], first["documents"]) == (600, 400)
@@ -144,11 +143,8 @@ def test_a_sample_is_of_the_first_units_and_may_be_empty(vocabulary, reviews, tm
     assert list(made) == ["shard-00000.parquet", "shard-00001.parquet"]
     assert made.items() <= digests(tmp_path / "whole").items()
     assert job(corpus, vocabulary, tmp_path / "all", *asked, "5000")["documents"] == 600
-    (corpus / "corpus.json").write_text("{}")  # of an earlier version, which did not count
-    assert job(corpus, vocabulary, tmp_path / "unknown", *asked, "5")["documents"] == 600
     for name, rows, split in (("none", reviews[:9], "train"), ("no token", [["\u200b"]], "dev")):
         other = write_corpus(tmp_path / f"corpus with {name}", rows, split=split)
-        (other / "corpus.json").write_text(json.dumps({"splits": {split: len(rows)}}))
         empty = job(other, vocabulary, tmp_path / name, *asked, "5")
         assert (empty["sequences"], empty["fill"]) == (0, 0)
 

@@ -22,11 +22,11 @@ import pytest
 import yaml
 
 from amazon_electra.flows.configuration.form import Engine
-from tests.beam_jobs.engine.job_servers import ROOT
 from tests.flink.hosts import Host, Network, can_make_hosts
 from tests.patience import eventually
 from tests.s3_server import S3Server, connect
 
+ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy" / "flink"
 BUILD = ROOT / "build" / "flink"
 SERVICES: dict[str, dict] = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]

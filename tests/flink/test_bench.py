@@ -5,8 +5,7 @@ import subprocess
 import sys
 
 from amazon_electra.beam_jobs.sample.sample_dump import write_sample
-from tests.beam_jobs.engine.job_servers import ROOT
-from tests.flink.cluster import NEEDED
+from tests.flink.cluster import NEEDED, ROOT
 
 pytestmark = NEEDED
 

@@ -89,9 +89,7 @@ def make_corpus(
 
 
 def build_corpus_graph(pipeline: beam.Pipeline, plan: CorpusPlan) -> beam.PCollection:
-    """Cut the dump into units, prepare each, find the duplicates of all, write each; add up. Return
-    what corpus.json holds, once the corpus is whole.
-    """
+    """Return what corpus.json holds, once the corpus is whole."""
     units = cut_files(pipeline, plan) | "Spread units" >> Spread(plan.engine)
     time = None
     if plan.config.split_by == "time":

@@ -30,9 +30,7 @@ MALLOPT_TRIM_THRESHOLD, MALLOPT_MMAP_MAX = -1, -4  # glibc's malloc.h
 
 
 def main(run: Callable[[], dict[str, Any]]) -> NoReturn:
-    """Run a job with the arguments of this process, print its result and end by `os._exit`: Beam's
-    threads of a worker that was killed never end.
-    """
+    """Run a job, print its result, end by `os._exit`: a killed worker's threads never end."""
     if {"-h", "--help"} & set(sys.argv[1:]):
         run()
     signal.signal(signal.SIGTERM, exit_at_signal)
@@ -84,9 +82,7 @@ def exit_at_signal(signum: int, frame: FrameType | None) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep freed memory for the next step of a training: else it asks the system again,
-    zeroed page by page, a sixth of the time of a fine-tuning step.
-    """
+    """Let glibc keep freed memory for the next step, a sixth of the time of a fine-tuning step."""
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL("libc.so.6")
         library.mallopt(MALLOPT_MMAP_MAX, 0)

@@ -176,9 +176,7 @@ def list_fields(kind: type[Settings], section: str = "") -> dict[str, FieldInfo]
 def make_argument(
     argument: Argument, kind: Any, about: str, names: list[str], group: Group | str = "Parameters"
 ) -> Argument:
-    """Return an argument as cyclopts takes it, in the help below its group; options may be typed
-    again.
-    """
+    """Return an argument as cyclopts takes it, in the help below its group."""
     if argument.kind == Argument.POSITIONAL_ONLY:
         shown = Parameter(help=about, negative=(), show_default=False)
         return argument.replace(annotation=Annotated[kind, shown])

@@ -126,9 +126,7 @@ class Profile:
         languages: Mapping[str, int],
         right: np.ndarray | None = None,
     ) -> Tally:
-        """Return the tally of texts with their probabilities [n, classes]; `right` int [n] are the
-        right answers, where somebody knows.
-        """
+        """Return the tally of texts; probabilities [n, classes], right answers int [n]."""
         shares, unknown = measure_unknown(texts, self.words)
         answered, confidence = probabilities.argmax(1), probabilities.max(1)
         grid = np.zeros((len(QUANTILES) + 1, len(CONFIDENCES) + 1, 3))
@@ -166,9 +164,7 @@ def _hash(word: str) -> int:
 
 
 def measure_unknown(texts: Sequence[str], known: np.ndarray) -> tuple[np.ndarray, Counter[str]]:
-    """Return the share of unknown words of each text, float [n] (1: it has no word), and how many
-    texts have each unknown word.
-    """
+    """Return the share of unknown words of each text, float [n], and the texts by unknown word."""
     listed = [list_words(text) for text in texts]
     distinct = sorted({word for words in listed for word in words})
     is_known = np.isin(np.array([_hash(word) for word in distinct], np.uint32), known)

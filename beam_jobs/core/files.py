@@ -41,9 +41,7 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
 def write_csv(
     path: str | os.PathLike, header: Sequence[str], rows: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Write the fields of rows that `header` names; a cell that a spreadsheet would compute begins
-    with an apostrophe.
-    """
+    """Write the fields that `header` names; cells that a spreadsheet would compute begin with '."""
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(header)

@@ -21,9 +21,7 @@ def try_lock(file: IO) -> bool:
 
 @contextmanager
 def exclusive_lock(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[IO]:
-    """Hold the lock of a file, which is made if need be; yield it. `on_wait` is called once if
-    another process holds it.
-    """
+    """Hold the lock of a file; yield it. `on_wait` is called once if another process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "a+", encoding="utf-8") as file:
         if not try_lock(file):

@@ -66,9 +66,7 @@ def write_tables(
     tables: Iterable[pa.Table],
     footer: Callable[[], dict[str, Any]] = dict,
 ) -> int:
-    """Write tables, one row group each, and `footer()`, called last, as JSON under KEY; return the
-    number of rows. Nothing but these decides the bytes.
-    """
+    """Write tables, one row group each, and `footer()`, called last, under KEY; return the rows."""
     rows = 0
     with (
         storage.atomic_path(path) as temporary,

@@ -221,9 +221,7 @@ def raise_storage_error(error: Exception, path: str) -> None:
 
 
 def check_output(folder: str, inputs: Iterable[str] = ()) -> None:
-    """Raise UserError, before the work begins, if its result could not be written, or an input lies
-    in the folder, which is cleared.
-    """
+    """Raise UserError if no result can be written, or an input lies there, which is cleared."""
     if is_remote(folder):
         with report_unreachable(name_setting("output", folder)):
             fs, probe = open_store(join_path(folder, ".writable.tmp"))

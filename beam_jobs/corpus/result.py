@@ -48,9 +48,7 @@ def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def write_totals(
     written: list[WrittenUnit], prepared: list[PreparedUnit], plan: CorpusPlan
 ) -> dict[str, Any]:
-    """Write corpus.json, the mark of a finished corpus, and return its content: a step of the
-    graph, which an engine may repeat, so the work folder stays.
-    """
+    """Write corpus.json, the mark of a finished corpus: a step that an engine may repeat."""
     result = summarize_corpus(sorted(written, key=lambda unit: unit.unit), prepared, plan)
     storage.write_json(storage.join_path(plan.folders.output, "corpus.json"), result)
     return result

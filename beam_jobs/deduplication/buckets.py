@@ -120,9 +120,7 @@ def read_units(
     kind: str,
     rows: tuple[str, np.dtype] | None = None,
 ) -> Iterator[np.ndarray]:
-    """Yield a bucket of one of KINDS of all prepared units, in their order; or of files of another
-    ending, with other rows, that lie in the order of these.
-    """
+    """Yield a bucket of one of KINDS of all units; or of `rows`, ending and kind in its order."""
     ending, dtype = rows or (kind, KINDS[kind])
     paths = tuple(storage.join_path(folder, f"{unit.unit}.{ending}") for unit in units)
     joined = storage.join_path(folder, JOINED)

@@ -39,9 +39,7 @@ TAGGED_WORD = re.compile(r"O|[BIES]-\S+")
 
 
 def list_forms(raw: str, mends: bool = False) -> set[str]:
-    """Return a text as a job may have it in a review: clean, with personal data masked or not, and
-    where the job `mends` mojibake with it mended too; run-ons change no word.
-    """
+    """Return a text as a job may have it: clean, masked or not, mojibake mended if `mends`."""
     texts = {clean_text(text) for text in ({raw, repair_mojibake(raw)} if mends else {raw})}
     return {form for text in texts for form in (text, mask_personal_data(text)[0])} - {""}
 

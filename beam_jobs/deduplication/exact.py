@@ -53,9 +53,7 @@ def pack_rows(text_hashes: bytes, keys: np.ndarray) -> np.ndarray:
 
 
 def sort_copies(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the rows of a bucket (PACKED_ROW by unit), the unit of each, and the order in which
-    copies of a text follow one another, the one that stays first.
-    """
+    """Return the rows of a bucket, their units, and the order of copies, that which stays first."""
     rows = np.concatenate([np.empty(0, PACKED_ROW), *parts])
     unit = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     halves = rows["low"].astype(np.uint64), rows["high"].astype(np.uint64)

@@ -275,9 +275,7 @@ class HeldOutNGrams:
     def _count_shared(
         self, runs: np.ndarray, owners: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield texts, held-out texts and how many distinct runs both have, each pair of texts
-        once; each of the `runs` is one of a held-out text.
-        """
+        """Yield pairs of texts and held-out texts, and how many distinct runs both have."""
         distinct, numbers = np.unique(runs, return_inverse=True)
         begins = np.searchsorted(self._runs, distinct)
         counts = np.searchsorted(self._runs, distinct, side="right") - begins

@@ -42,9 +42,7 @@ JOB_SECONDS = 365 * 24 * 3600
 
 
 def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
-    """Return Beam's options for a job that reads about `input_bytes`, uncompressed; UserError for
-    an option that Beam does not know.
-    """
+    """Return Beam's options for a job that reads about `input_bytes`; check the options."""
     # Beam logs what it raises too, and warns about clients of clouds that nobody asked for
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     logging.getLogger("root").setLevel(logging.ERROR)

@@ -59,9 +59,7 @@ class Classifier:
         return max((one.amazon_electra.max_length for one in own if one.is_network), default=0)
 
     def score(self, texts: Sequence[Text]) -> np.ndarray:
-        """Return probabilities, float32 [texts, classes]; raise what `fail` makes of a score that
-        is no number.
-        """
+        """Return probabilities, float32 [texts, classes]; the folder's error if not finite."""
         return self.compute_probabilities(texts).astype(np.float32)
 
     def compute_probabilities(self, texts: Sequence[Text]) -> np.ndarray:

@@ -21,9 +21,7 @@ Fail = Callable[[str], Exception]  # A message → the error to raise
 
 
 def shorten_task(task: str) -> str:
-    """Return a task's name in the registry and in columns of scores: of `label:fault` that of the
-    column, unless a task of stars has it.
-    """
+    """Return a task's name in the registry and in columns; of `label:fault` that of the column."""
     column = task.removeprefix("label:")
     return re.sub(r"[/:\s]+", "-", task if column in ("polarity", "stars") else column)
 

@@ -75,9 +75,7 @@ def load_graph(
 
 
 def group_by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Yield row numbers of texts of like length, the longest first, `batch_tokens` at once when
-    they are padded.
-    """
+    """Yield row numbers of texts of like length, the longest first, `batch_tokens` when padded."""
     rows: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
         if rows and len(rows) >= min(MAX_TEXTS, batch_tokens // max(1, lengths[rows[0]])):

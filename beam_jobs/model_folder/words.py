@@ -21,9 +21,7 @@ MIN_TEXTS, MAX_TOP = 3, 10  # texts that a top word is in, and top words of a cl
 
 
 def build_vectorizer(idf: np.ndarray | None = None) -> Any:
-    """Return scikit-learn's union of hashed TF-IDF, of words and of characters within words; `idf`
-    [features] is that of a fitted one.
-    """
+    """Return hashed TF-IDF of words and of characters within words; `idf` [features], if fitted."""
     from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
     from sklearn.pipeline import FeatureUnion, make_pipeline
 

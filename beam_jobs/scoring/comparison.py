@@ -61,9 +61,7 @@ def list_labels(task_names: Sequence[str], review: Review) -> list[str | None]:
 def count_labels(
     given: Sequence[str | None], answers: Sequence[str | None], texts: Sequence[str], folder: str
 ) -> tuple[GivenLabels, int]:
-    """Return how often each answer was given to each of the most frequent labels, and how many
-    texts the model was trained on: those are not counted.
-    """
+    """Return the answers by frequent label, and how many texts, not counted, the model has read."""
     rows = zip(given, answers, texts, strict=True)
     found = [row for row in rows if row[0] is not None and row[1] is not None]
     known = load_trained(folder) if found else None

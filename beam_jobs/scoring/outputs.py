@@ -46,9 +46,7 @@ Answers = dict[str, Any]
 
 
 def find_copy_ending(layout: Layout) -> str:
-    """Return the ending of a copy of a file with the answers: csv, tsv, jsonl or parquet; "" where
-    a row or line is not one review, or takes no columns.
-    """
+    """Return csv, tsv, jsonl or parquet; "" where a row is not one review, or takes no columns."""
     is_one = not any(LIST in name for _, name in layout.mapping)
     return find_format(layout.name).find_copy_ending(layout) if is_one else ""
 

@@ -163,9 +163,7 @@ def answer_texts(
     is_table: bool,
     explains: bool,
 ) -> dict[str, pa.Array]:
-    """Return the columns of a model's answers to texts, the answer first: of a table of scores, or
-    of a copy of the input.
-    """
+    """Return the columns of a model's answers, of a table of scores or a copy; the answer first."""
     details, is_multilabel = classifier.details, classifier.config.is_multilabel
     kind = pa.list_(pa.string()) if is_multilabel else pa.string()
     answers = pa.array(classifier.answer(probabilities), kind)

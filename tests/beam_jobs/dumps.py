@@ -92,9 +92,7 @@ def write_lines(path: Path, records: list[Any]) -> Path:
 
 
 def run_job(output: Path, *arguments: Any, mode: str = "") -> dict[str, Any]:
-    """Runs the job and checks what always holds: in a `mode` of Beam's own runner, or else its
-    steps one after another, without Beam's start.
-    """
+    """Run the job, in a `mode` of Beam's runner or step by step, and check what always holds."""
     argv = [*map(str, arguments), "--output", str(output), f"--direct_running_mode={mode}"]
     if mode:
         more = ["--direct_num_workers=2"] if mode == "multi_processing" else []

@@ -54,9 +54,7 @@ def test_every_review_is_kept_or_counted(tmp_path):
 
 
 def test_the_counters_of_the_graph_are_its_totals(tmp_path):
-    """The work folder stays, as a worker that is late may write to it, and a step that is repeated
-    does no harm.
-    """
+    """The work folder stays, for a late worker; a step that is repeated does no harm."""
     records = [*(review(i % 40) for i in range(60)), review(61, ""), "{broken"]
     dump = write_lines(tmp_path / "dump.json.gz", records)
     output, flags = str(tmp_path / "corpus"), ["--direct_running_mode=in_memory"]

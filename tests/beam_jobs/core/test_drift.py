@@ -1,6 +1,4 @@
-"""A model's promise is checked against a new file: drift is said, like-for-like months are silent,
-and the expected accuracy's interval contains the true one.
-"""
+"""Drift is said, like-for-like months are silent, and intervals contain the true accuracy."""
 
 import json
 from functools import reduce

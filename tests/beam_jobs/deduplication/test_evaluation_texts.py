@@ -1,6 +1,4 @@
-"""Evaluation files are streamed, each form as before: only a JSON document of many lines is held as
-a whole.
-"""
+"""Evaluation files of each form are streamed; a JSON document of many lines is held as a whole."""
 
 import csv
 import gzip

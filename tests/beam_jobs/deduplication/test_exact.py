@@ -27,9 +27,7 @@ def packed(hashes: list[bytes], keys: list[int]) -> np.ndarray:
 
 
 def test_the_same_copies_stay_in_any_order(tmp_path):
-    """Copies differ in user and stars, or in title and label alone; the dump is shuffled, its files
-    have the same name.
-    """
+    """Copies differ in user and stars, or in title and label alone; files have the same name."""
     records = [
         review(i % 120, text_of(i % 60), summary=f"Title {i}", why=f"{i % 7}") for i in range(200)
     ]
@@ -57,9 +55,7 @@ def find_starts(rows):
 
 
 def write_units(folder, texts_of):
-    """The hashes and bands of units' texts, and their counts, as the first pass leaves them; keys
-    count up over the units.
-    """
+    """Leave hashes and bands as the first pass does; return the counts. Keys count up."""
     counts, key = [], 0
     for unit, texts in texts_of.items():
         rows = packed([hash_text(t) for t in texts], list(range(key, key + len(texts))))

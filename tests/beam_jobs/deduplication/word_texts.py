@@ -23,9 +23,7 @@ def find_withheld(folder, evaluation, reviews):
 
 
 def write_matches(folder, matches, counts, of, copies=(), others=buckets.NO_FILES):
-    """Leave what the reviews of all units share with held-out ones, in so many buckets; return the
-    paths.
-    """
+    """Leave what reviews share with held-out ones, in so many buckets; return the paths."""
     every = [(number, of) for number in reversed(range(of))]
     compared = held_out.Compared(counts, str(folder), str(matches), copies, others)
     common = [held_out.write_common(bucket, compared) for bucket in every]

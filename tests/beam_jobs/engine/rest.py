@@ -27,9 +27,7 @@ class Flink:
 
 @contextmanager
 def serve_flink(jobs: Sequence[str] = ()) -> Iterator[Flink]:
-    """Answer while the block lasts; the ids of jobs are 1, 2, …, in the order of their names and
-    starts.
-    """
+    """Answer while the block lasts; the ids of jobs are 1, 2, …, in the order of their names."""
 
     def answer(path: str) -> dict[str, Any]:
         if path.endswith("/exceptions"):

@@ -1,6 +1,4 @@
-"""The same bytes from local processes and from a job server's workers; and the end of a job whose
-engine or store goes away.
-"""
+"""The same bytes from local processes and a job server; the end of a job whose engine goes away."""
 
 import os
 import time
@@ -57,9 +55,7 @@ def server(tmp_path_factory):
 
 
 def run_waiting_graph(folder, server, poll=lambda: None, *flags):
-    """Run a graph on a job server that begins and does not end before the block's folder has a file
-    `end`; `poll` is called once it has begun.
-    """
+    """Run a graph that ends once `end` is there; `poll` is called once it has begun."""
     begun, end = folder / "begun", folder / "end"
 
     def wait(paths):

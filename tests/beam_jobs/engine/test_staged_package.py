@@ -1,6 +1,4 @@
-"""What Dataflow's workers install: all that beam_jobs imports and nothing of the rest of the
-project.
-"""
+"""What Dataflow's workers install: all that beam_jobs imports, and nothing else of the project."""
 
 import ast
 import runpy

@@ -14,9 +14,7 @@ SCHEMA = build_shard_schema(50_000)
 
 
 def tokens_of(documents: list[list[int]]) -> Tokens:
-    """Documents given as sentence lengths; the ids count up from 10, so that each token is known
-    again.
-    """
+    """Documents given as sentence lengths; the ids count up from 10, to be known again."""
     sentences = [length for document in documents for length in document]
     ends = np.cumsum([0, *sentences], dtype=np.int64)
     of_documents = np.cumsum([0, *map(len, documents)], dtype=np.int64)

@@ -1,6 +1,4 @@
-"""The synthetic sample: same bytes for a seed, the documented mess, opinions that agree with the
-stars.
-"""
+"""The synthetic sample: same bytes for a seed, documented mess, opinions that agree with stars."""
 
 import gzip
 import json

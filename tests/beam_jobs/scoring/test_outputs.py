@@ -85,9 +85,7 @@ def test_csv_keeps_its_bytes(
 
 
 def test_lines_that_are_no_record_stay_where_they_are(model, tmp_path):
-    """A row with too few cells, one with too many, a blank line, the header again, and an end
-    without a line end.
-    """
+    """Too few cells, too many, a blank line, the header again, and an end without a line end."""
     lines = ["text,order", "good,1", "alone", "bad,2,3", "", "text,order", 'fine,"4', '5"', "bad,6"]
     dump = tmp_path / "new.csv"
     dump.write_text("\n".join(lines))

@@ -208,7 +208,7 @@ class UnitReader:
         if labels:
             codes = np.empty(len(packed), exact.make_codes_kind(len(labels)))
             codes["high"] = packed["high"]
-            of_rows = np.array(self.codes, np.uint32).reshape(len(packed), -1)
+            of_rows = np.array(self.codes, np.uint32).reshape(-1, len(labels))
             codes["codes"] = of_rows[packed["row"]]
             storage.write_bytes(f"{name}.codes", codes.tobytes())
         if self.config.near_duplicates:

@@ -114,3 +114,11 @@ def test_steps_of_a_scale_are_measured_as_such(tmp_path):
     assert task.labels == steps
     assert {"mae", "within_one", "kappa"} < set(task.metrics)
     assert "mae" not in find_task("polarity").metrics
+
+
+def test_a_file_without_a_usable_review_has_no_labels(tmp_path):
+    write_lines(tmp_path / "a.json", [review(i, why="ab"[i % 2]) for i in range(40)])
+    write_lines(tmp_path / "b.json", [review(i, "", why="a") for i in range(3)])
+    more = ["--labels", "why", "--near-duplicates", "0.8"]
+    result = run_job(tmp_path / "corpus", "--input", tmp_path / "*.json", *more)
+    assert (result["kept"], result["dropped"]) == (40, {"no text": 3})

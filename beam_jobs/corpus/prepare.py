@@ -213,8 +213,8 @@ class UnitReader:
             storage.write_bytes(f"{name}.codes", codes.tobytes())
         if self.config.near_duplicates:
             bands = buckets.BucketedRows(buckets.BAND)
-            for hashes in [np.concatenate(self.bands)] if self.bands else []:
-                for rows in near.list_band_rows(hashes, packed):
+            if self.bands:
+                for rows in near.list_band_rows(np.concatenate(self.bands), packed):
                     bands.add_rows(rows)
             starts["bands"] = bands.save(f"{name}.bands")
         if self.runs:

@@ -17,7 +17,6 @@ from amazon_electra.beam_jobs.corpus.write import WrittenUnit
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 from amazon_electra.beam_jobs.text import preparation
 from tests.beam_jobs.dumps import (
-    digests,
     plan_job,
     refuses,
     review,
@@ -29,28 +28,17 @@ from tests.beam_jobs.dumps import (
 
 
 def test_every_review_is_kept_or_counted(tmp_path):
-    records = [review(i) for i in range(50)] + [
-        review(7, asin="other"),
-        "{broken",
-        review(60, ""),
-        {"overall": 5.0},
-    ]
-    dump = write_lines(tmp_path / "dump.json.gz", records)
-    result = call_job(
-        corpus_job.make_corpus, ["--input", str(dump), "--output", str(tmp_path / "corpus")]
-    )
-    assert result["read"] == 54
-    assert result["kept"] == 50
+    records = [review(i) for i in range(50)]
+    records += [review(7, asin="other"), "{broken", review(60, ""), {"overall": 5.0}]
+    dump, output = write_lines(tmp_path / "dump.json.gz", records), tmp_path / "corpus"
+    words = ["--input", str(dump), "--output", str(output)]
+    result = call_job(corpus_job.make_corpus, words)
+    assert (result["read"], result["kept"], len(rows_of(output))) == (54, 50, 50)
     assert result["dropped"] == {"broken JSON": 1, "duplicate": 1, "no text": 2}
-    assert len(rows_of(tmp_path / "corpus")) == 50
-    reject = json.loads((tmp_path / "corpus" / "rejects" / "0000000-00000.jsonl").read_text())
+    reject = json.loads((output / "rejects" / "0000000-00000.jsonl").read_text())
     assert (reject["line"], reject["reason"], reject["file"]) == (52, "broken JSON", str(dump))
-    assert {p.name for p in (tmp_path / "corpus").iterdir()} == {
-        "corpus-0000000-00000.parquet",
-        "corpus.json",
-        "punkt.json",
-        "rejects",
-    }
+    names = {"corpus-0000000-00000.parquet", "corpus.json", "punkt.json", "rejects"}
+    assert {path.name for path in output.iterdir()} == names
 
 
 def test_the_counters_of_the_graph_are_its_totals(tmp_path):
@@ -117,7 +105,7 @@ def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next
     assert sorted(path.stem for path in prepared) == ["0000000-00000", "0000002-00000"]
     result = call_job(corpus_job.make_corpus, [*arguments, str(tmp_path / "again")])
     assert result["kept"] == expected["kept"] == 150
-    assert digests(tmp_path / "again") == digests(tmp_path / "whole")
+    assert dumps.digests(tmp_path / "again") == dumps.digests(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("records", [[], [review(1, ""), review(2, " ")]])
@@ -128,25 +116,17 @@ def test_nothing_usable_is_the_users_mistake(tmp_path, records):
 
 
 def test_files_that_are_not_the_jobs_own_stay_and_an_input_in_the_output_is_refused(tmp_path):
-    dump = tmp_path / "out" / "corpus-2023.json"
-    dump.parent.mkdir()
-    write_lines(dump, [review(i) for i in range(20)])
+    output, records = tmp_path / "out", [review(i) for i in range(20)]
+    for folder in ("corpus-notes", "rejects"):
+        (output / folder).mkdir(parents=True)
+    dump = write_lines(output / "corpus-2023.json", records)
     with refuses("output", "/out", "corpus-2023.json"):
-        run_steps(["--input", str(dump), "--output", str(tmp_path / "out")])
-    assert dump.exists()
-    (tmp_path / "out" / "corpus-notes").mkdir()
-    (tmp_path / "out" / "rejects").mkdir()
+        run_steps(["--input", str(dump), "--output", str(output)])
     for name in ("corpus-notes/mine.txt", "rejects/mine.txt", "corpus-0000001-00000.parquet"):
-        (tmp_path / "out" / name).write_text("mine")
-    other = tmp_path / "in" / "d.json"
-    other.parent.mkdir()
-    write_lines(other, [review(i) for i in range(20)])
-    run_steps(["--input", str(other), "--output", str(tmp_path / "out")])
-    left = {
-        str(path.relative_to(tmp_path / "out"))
-        for path in (tmp_path / "out").rglob("*")
-        if path.is_file()
-    }
+        (output / name).write_text("mine")
+    other = write_lines(tmp_path / "d.json", records)
+    run_steps(["--input", str(other), "--output", str(output)])
+    left = {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()}
     assert left >= {"corpus-2023.json", "corpus-notes/mine.txt", "rejects/mine.txt"}
     assert "corpus-0000001-00000.parquet" not in left
 

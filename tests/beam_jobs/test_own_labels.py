@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from decimal import Decimal
 
-import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs.reading import work_units
@@ -84,11 +83,7 @@ def test_rows_of_a_corpus_join_with_the_dump(tmp_path, monkeypatch):
     dump = tmp_path / "shop.jsonl"
     dump.write_text("\n".join(lines) + "\n")
     run_job(tmp_path / "corpus", "--input", dump, "--labels", "why")
-    rows = [
-        row
-        for file in sorted((tmp_path / "corpus").glob("*.parquet"))
-        for row in pq.read_table(file).to_pylist()
-    ]
+    rows = rows_of(tmp_path / "corpus")
     assert len(rows) == 39
     assert len(list((tmp_path / "corpus").glob("*.parquet"))) > 2  # units of the file
     for row in rows:

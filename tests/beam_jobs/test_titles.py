@@ -41,11 +41,8 @@ def test_training_and_scoring_read_the_same_text(tmp_path):
     firsts = {row["sentences"][0] for row in rows if row["has_title"]}
     assert firsts == {"Great kettle.", "Never again!", "Call [phone] now.", "Five Stars."}
     assert sum(not row["has_title"] for row in rows) == pytest.approx(120 * 3 / 7, abs=3)
-    held_out = [
-        text
-        for texts in read_held_out_batches(map(str, (tmp_path / "corpus").glob("*.parquet")))
-        for text in texts
-    ]
+    paths = map(str, (tmp_path / "corpus").glob("*.parquet"))
+    held_out = [text for texts in read_held_out_batches(paths) for text in texts]
     assert held_out
     assert all(text.startswith("Item ") for text in held_out)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 
 UNLIMITED_BYTES = 1 << 26  # the expansion limit does not look at what stays below
 
@@ -20,12 +20,10 @@ class Limits:
 
     def check_expansion(self, name: str, packed: int, unpacked: int) -> None:
         """Raise UserError if so many bytes were packed into too few."""
+        why = f"{name} expands to more than {self.max_expansion:g} times its size; "
         limit = max(self.max_expansion * packed, UNLIMITED_BYTES)
-        if self.max_expansion and unpacked > limit:
-            raise UserError(
-                f"{name} expands to more than {self.max_expansion:g} times its size; "
-                "if it is meant to, raise `max_expansion`"
-            )
+        is_within = not self.max_expansion or unpacked <= limit
+        require(is_within, why + "if it is meant to, raise `max_expansion`")
 
 
 DEFAULT_LIMITS = Limits()

@@ -25,7 +25,7 @@ from typing import (
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from amazon_electra.beam_jobs.core.errors import UserError, format_value
+from amazon_electra.beam_jobs.core.errors import UserError, format_value, require
 from amazon_electra.beam_jobs.core.nesting import load_json
 
 Model = TypeVar("Model", bound="Settings")
@@ -140,8 +140,7 @@ def join_mistakes(invalid: ValidationError, kind: type[Settings] | None = None) 
 
 def parse_field(kind: type[Settings], name: str, text: str) -> Any:
     """Return the value of one field from its text."""
-    if name not in kind.model_fields:
-        raise UserError(describe_unknown(name, kind.model_fields), name, text)
+    require(name in kind.model_fields, describe_unknown(name, kind.model_fields), name, text)
     field = kind.model_fields[name]
     try:
         hint: Any = Annotated[field.annotation, field]
@@ -161,9 +160,8 @@ def replace_settings(
     changes: list[dict[str, Any]] = [{} for _ in models]
     for path, text in texts.items():
         name = path.removeprefix(f"{section}.")
-        if name not in known:
-            sections = f", and the section here is {section}" if "." in name else ""
-            raise UserError(f"{describe_unknown(name, known)}{sections}", path, text)
+        sections = f", and the section here is {section}" if "." in name else ""
+        require(name in known, describe_unknown(name, known) + sections, path, text)
         changes[known[name]][name] = parse_field(type(models[known[name]]), name, text)
     try:
         return [model.replace(**change) for model, change in zip(models, changes, strict=True)]

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, refuse
 
 FORMULAS = ("=", "+", "-", "@")  # what begins a cell that spreadsheets compute
 
@@ -105,13 +105,9 @@ def hash_bytes(content: bytes) -> str:
 
 def make_writable_folder(field: str, folder: Path) -> None:
     """Make a local folder for results; UserError, before anything is computed, if it cannot be."""
-    try:
+    with refuse(OSError, message="no files can be written there ({})", field=field, value=folder):
         folder.mkdir(parents=True, exist_ok=True)
         TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise UserError(
-            f"no files can be written there ({error.strerror})", field, folder
-        ) from None
 
 
 def choose_free_name(stem: str, ending: str, taken: Container[str]) -> str:

@@ -5,7 +5,7 @@ import hashlib
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,8 @@ from amazon_electra.beam_jobs import corpus_job, shards_job
 from amazon_electra.beam_jobs.config import ReadingConfig, ScoringConfig
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.beam_jobs.corpus import plan
-from amazon_electra.beam_jobs.corpus.prepare import (
-    count_unit_dates,
-    decide_time_split,
-    prepare_unit,
-)
+from amazon_electra.beam_jobs.corpus import plan, prepare, write
 from amazon_electra.beam_jobs.corpus.result import finish_corpus, write_totals
-from amazon_electra.beam_jobs.corpus.write import (
-    WriteUnits,
-    decide_labels,
-    decide_scale,
-    write_punkt,
-)
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, exact, held_out, near
 from amazon_electra.beam_jobs.packing import shards
 from amazon_electra.beam_jobs.packing.plan import plan_shards, prepare_output
@@ -114,51 +103,46 @@ def plan_job(argv: list[str]) -> plan.CorpusPlan:
 def run_steps(argv: list[str]) -> dict[str, Any]:
     """Makes a corpus by the steps of the job's graph."""
     corpus = plan_job(argv)
-    config = corpus.config
-    preparation, folders = corpus.preparation, corpus.folders
+    config, folders, preparation = corpus.config, corpus.folders, corpus.preparation
+    work = folders.prepared
     folders.clear_other_runs(plan.CORPUS_FILES)
-    cut = [
-        unit
-        for file in corpus.files
-        for unit in work_units.cut_file(file, corpus.unit_bytes, folders.cuts)
-    ]
+    size, cuts = corpus.unit_bytes, folders.cuts
+    cut = [unit for file in corpus.files for unit in work_units.cut_file(file, size, cuts)]
     time = None
     if config.split_by == "time":
         dates = Counter[str]()
         for unit in cut:
-            dates.update(*count_unit_dates(unit, preparation))
+            dates.update(*prepare.count_unit_dates(unit, preparation))
         column = work_units.name_column(corpus.files, "timestamp")
-        time = decide_time_split(dates, preparation, column)
-    prepared = [prepare_unit(unit, preparation, time) for unit in cut]
-    units = buckets.join_unit_starts(prepared, folders.prepared)
-    punkt = write_punkt(prepared, folders, corpus.punkt)
-    scale = decide_scale(prepared, config.stars_scale)
-    labels = decide_labels(prepared, config)
-    duplicates: dict[str, list[exact.UnitRows]] = {"exact": [], "near": [], "contradictions": []}
+        time = prepare.decide_time_split(dates, preparation, column)
+    prepared = [prepare.prepare_unit(unit, preparation, time) for unit in cut]
+    units = buckets.join_unit_starts(prepared, work)
+    punkt = write.write_punkt(prepared, folders, corpus.punkt)
+    scale = write.decide_scale(prepared, config.stars_scale)
+    decided = units, punkt, scale, write.decide_labels(prepared, config)
+    found: dict[str, defaultdict[str, list[bytes]]] = defaultdict(lambda: defaultdict(list))
+
+    def collect(kind: str, pairs: Iterable[exact.UnitRows]) -> None:
+        for name, rows in pairs:
+            found[kind][name].append(rows)
+
     for bucket in exact.list_buckets(units):
-        duplicates["exact"] += exact.find_in_bucket(bucket, folders.prepared, units)
-        if count := len(preparation.labels):
-            found = exact.find_contradictions(bucket, folders.prepared, units, count)
-            duplicates["contradictions"] += found
+        collect("exact", exact.find_in_bucket(bucket, work, units))
+        if labels := len(preparation.labels):
+            collect("contradictions", exact.find_contradictions(bucket, work, units, labels))
     if similarity := config.near_duplicates:
         for bucket in near.list_buckets(units, similarity):
-            duplicates["near"] += near.find_in_bucket(bucket, folders.prepared, units)
+            collect("near", near.find_in_bucket(bucket, work, units))
     matches = []
     if preparation.withholds:
-        found_runs = [
-            held_out.write_corpus_runs(run, folders.others)
-            for run in enumerate(corpus.withheld_corpus)
+        others, files = folders.others, corpus.withheld_files
+        runs = [
+            held_out.write_corpus_runs(run, others) for run in enumerate(corpus.withheld_corpus)
         ]
-        limits, mends = config.limits, config.repair_mojibake
-        withheld = held_out.write_withheld_runs(
-            corpus.withheld_files, folders.others, limits, mends
-        )
-        others = buckets.join_files(found_runs, f"{folders.others}/heldout.starts", withheld)
-        copies = defaultdict(list)
-        for unit, rows in duplicates["near"]:
-            copies[unit].append(rows)
-        left_out = [near.write_copies(pair, folders.matches) for pair in copies.items()]
-        compared = held_out.Compared(units, folders.prepared, folders.matches, left_out, others)
+        runs += held_out.write_withheld_runs(files, others, config.limits, config.repair_mojibake)
+        joined = buckets.join_files(runs, f"{others}/heldout.starts")
+        copies = [near.write_copies(pair, folders.matches) for pair in found["near"].items()]
+        compared = held_out.Compared(units, work, folders.matches, copies, joined)
         run_buckets = list(compared.list_buckets())
         common = [held_out.write_common(bucket, compared) for bucket in run_buckets]
         counts = [
@@ -167,13 +151,11 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
             for name in common_ngrams.write_counts(path, folders.matches, common)
         ]
         matches = [held_out.write_matches(b, compared, common, counts) for b in run_buckets]
-    writer = WriteUnits(folders)
-    written = []
+    writer, written = write.WriteUnits(folders), []
     for unit in prepared:
-        joined: dict[str, list[Any]] = {"prepared": [unit]}
-        for kind, rows_of_units in duplicates.items():
-            joined[kind] = [rows for name, rows in rows_of_units if name == unit.unit]
-        written += writer.process((unit.unit, joined), units, punkt, scale, labels, matches)
+        of_unit = {kind: rows[unit.unit] for kind, rows in found.items()}
+        element = unit.unit, {"prepared": [unit], **of_unit}
+        written += writer.process(element, *decided, matches)
     write_totals(written, prepared, corpus)
     return finish_corpus(corpus)
 

@@ -18,9 +18,7 @@ def test_a_job_is_followed_to_its_end(capsys):
     with serve_flink(jobs=["another"]) as server:
         job = FlinkJob(server.address, "nightly")
         assert not job.has_finished()  # not yet there
-        server.jobs.append(
-            {"jid": "2", "name": "nightly-x", "start-time": 2, "state": "INITIALIZING"}
-        )
+        server.jobs.append({"jid": "2", "name": "nightly-x", "state": "INITIALIZING"})
         assert not job.has_finished()
         said = f"JOB {server.address}/#/job/running/2/overview\n"
         assert capsys.readouterr().err == said

@@ -1,16 +1,9 @@
-"""First pass over a unit: reads, cleans and hashes its reviews, and leaves in the work folder:
-
-prepared/UNIT.arrow       one row a review (Arrow IPC, lz4): what the corpus will hold, its text
-prepared/UNIT.hashes      buckets.PACKED_ROW, sorted by text hash
-prepared/UNIT.codes       hashes of classes in this order, if there are labels of the user's own
-prepared/UNIT.bands       buckets.BAND, if near-duplicates are looked for
-prepared/UNIT.runs        runs of words of the reviews that may be trained on (held_out.py)
-prepared/UNIT.heldout     those of the dev and test reviews
-prepared/UNIT.starts      where each bucket begins in those of buckets.KINDS
-prepared/UNIT.rejects     JSON lines; lines count from the unit's start
-prepared/UNIT.sample      JSON list of texts for Punkt, whose languages are counted too
-prepared/UNIT.dates       reviews by date, counted before, if the split is by time
-prepared/UNIT.json        counts; written last: the unit is done if and only if it is there
+"""First pass over a unit: reads, cleans and hashes its reviews, and leaves, as
+prepared/UNIT.ENDING: arrow (the rows that stay, lz4), hashes, runs, heldout and bands
+(buckets.KINDS), codes (hashes of classes, in the order of hashes), starts (where each bucket
+begins), rejects (JSON lines; lines count from the unit's start), sample (texts for Punkt and to
+count languages), dates (reviews by date, of a split by time), and last json (counts): the unit is
+done if and only if it is there.
 """
 
 import json

@@ -1,9 +1,8 @@
 """Which copy of a repeated text stays, decided on packed numbers alone.
 
 Of the rows with the same text hash the one with the smallest key stays: the review id, then a hash
-of what else is kept. So neither the order of files and records nor the number of workers decides;
-of copies that are equal in every field the first in the dump stays. Workers share the search by
-buckets of hashes (buckets.py).
+of what else is kept; of copies that are equal in every field the first in the dump. So neither the
+order of records nor the number of workers, which share buckets of hashes (buckets.py), decides.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -4,25 +4,19 @@ from typing import Any
 
 import pytest
 
-from amazon_electra.beam_jobs.core.nesting import (
-    find_json,
-    list_strings,
-    load_json,
-    load_yaml,
-    read_json,
-)
+from amazon_electra.beam_jobs.core import nesting
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "a: [", "a: !!python/object/apply:os.system [ls]"])
 def test_yaml_that_cannot_be_read_is_refused(text):
     with pytest.raises(ValueError, check=lambda error: "\n" not in str(error)):
-        load_yaml(text)
+        nesting.load_yaml(text)
 
 
 def test_json_that_is_nested_too_deeply_is_refused():
-    assert load_json('{"a": [1]}') == {"a": [1]}
+    assert nesting.load_json('{"a": [1]}') == {"a": [1]}
     with pytest.raises(ValueError, check=lambda error: "nested" in str(error)):
-        load_json("[" * 100_000)
+        nesting.load_json("[" * 100_000)
 
 
 def test_strings_are_listed_in_order():
@@ -30,10 +24,10 @@ def test_strings_are_listed_in_order():
     for _ in range(100_000):
         content = [content]
     given = {"a": ["b", {"c": "d"}], "e": content, "f": "g"}
-    assert list(list_strings(given)) == ["b", "d", "deep", "g"]
+    assert list(nesting.list_strings(given)) == ["b", "d", "deep", "g"]
 
 
 def test_only_a_file_that_may_lack_reads_as_empty(tmp_path):
-    assert find_json(tmp_path / "facts.json") == {}
+    assert nesting.find_json(tmp_path / "facts.json") == {}
     with pytest.raises(FileNotFoundError):
-        read_json(tmp_path / "facts.json")
+        nesting.read_json(tmp_path / "facts.json")

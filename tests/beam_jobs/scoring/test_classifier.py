@@ -12,21 +12,14 @@ from skops import io
 from amazon_electra.beam_jobs.model_folder import network
 from amazon_electra.beam_jobs.scoring.classifier import hash_model, load_classifier
 from tests.beam_jobs.dumps import refuses
-from tests.beam_jobs.scoring.models import (
-    LABELS,
-    VECTORS,
-    expect,
-    write_config,
-    write_network,
-    write_tfidf,
-)
+from tests.beam_jobs.scoring import models
 
 TEXTS = ["good", "very good not bad fine", "bad " * 12, "unheard of", "not fine"] * 5
 
 
 def test_a_network_gives_the_probabilities_of_each_text_alone(tmp_path, monkeypatch):
-    expected = [expect(text) for text in TEXTS]
-    model = load_classifier(str(write_network(tmp_path)), "fp32")
+    expected = [models.expect(text) for text in TEXTS]
+    model = load_classifier(str(models.write_network(tmp_path)), "fp32")
     np.testing.assert_allclose(model.score(TEXTS), expected, atol=1e-6)
     monkeypatch.setattr(network, "BATCH_TOKENS", 8)
     np.testing.assert_allclose(model.score(TEXTS), expected, atol=1e-6)
@@ -34,12 +27,14 @@ def test_a_network_gives_the_probabilities_of_each_text_alone(tmp_path, monkeypa
 
 
 def test_long_texts_are_cut_as_in_training(tmp_path):
-    short = load_classifier(str(write_network(tmp_path / "short", max_length=2)), "fp32")
-    np.testing.assert_allclose(short.score(["good bad fine fine"]), [expect("good bad")], atol=1e-6)
+    short = load_classifier(str(models.write_network(tmp_path / "short", max_length=2)), "fp32")
+    np.testing.assert_allclose(
+        short.score(["good bad fine fine"]), [models.expect("good bad")], atol=1e-6
+    )
 
 
 def test_tf_idf_gives_the_probabilities_of_its_pipeline(tmp_path):
-    folder, pipeline = write_tfidf(tmp_path)
+    folder, pipeline = models.write_tfidf(tmp_path)
     for temperature in (1, 3):
         config = json.loads((folder / "config.json").read_text()) | {"temperature": temperature}
         (folder / "config.json").write_text(json.dumps(config))
@@ -47,8 +42,8 @@ def test_tf_idf_gives_the_probabilities_of_its_pipeline(tmp_path):
         logits = pipeline.decision_function(TEXTS) / temperature
         expected = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
         np.testing.assert_allclose(found, expected, atol=1e-6)
-    assert list(pipeline.classes_) == LABELS
-    write_config(folder, "skops", ["mixed", *LABELS])
+    assert list(pipeline.classes_) == models.LABELS
+    models.write_config(folder, "skops", ["mixed", *models.LABELS])
     found = load_classifier(str(folder), "fp32").score(["good phone"])
     assert found[0, 0] < 1e-6, "no text of its training was mixed"
 
@@ -63,7 +58,7 @@ def refuse(folder, *named):
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.onnx"])
 @pytest.mark.parametrize("content", ["[]", "{}", "junk", None])
 def test_a_broken_folder_is_a_mistake(tmp_path, name, content):
-    folder = write_network(tmp_path)
+    folder = models.write_network(tmp_path)
     (folder / name).unlink()
     if content is not None:
         (folder / name).write_text(content)
@@ -73,16 +68,16 @@ def test_a_broken_folder_is_a_mistake(tmp_path, name, content):
 @pytest.mark.parametrize(
     ("labels", "temperature", "vectors", "name"),
     [
-        (["a", "a", "b"], 1, VECTORS, "a"),
-        (["a", "", "b"], 1, VECTORS, "labels"),
-        *((["a", "b", "c", "d"][:n], 1, VECTORS, "[1, 3]") for n in (2, 4)),
-        *((LABELS, value, VECTORS, "temperature") for value in (1e-320, 1e300, -1)),
-        *((LABELS, 1, VECTORS * wrong, "NaN") for wrong in (np.nan, np.inf)),
-        (LABELS[:2], 1, VECTORS[:, :1], "[1, 1]"),
+        (["a", "a", "b"], 1, models.VECTORS, "a"),
+        (["a", "", "b"], 1, models.VECTORS, "labels"),
+        *((["a", "b", "c", "d"][:n], 1, models.VECTORS, "[1, 3]") for n in (2, 4)),
+        *((models.LABELS, value, models.VECTORS, "temperature") for value in (1e-320, 1e300, -1)),
+        *((models.LABELS, 1, models.VECTORS * wrong, "NaN") for wrong in (np.nan, np.inf)),
+        (models.LABELS[:2], 1, models.VECTORS[:, :1], "[1, 1]"),
     ],
 )
 def test_labels_temperature_and_logits_fit(tmp_path, labels, temperature, vectors, name):
-    folder = write_network(tmp_path, vectors=vectors)
+    folder = models.write_network(tmp_path, vectors=vectors)
     config = json.loads((folder / "config.json").read_text())
     config |= {"id2label": dict(enumerate(labels)), "temperature": temperature}
     (folder / "config.json").write_text(json.dumps(config))
@@ -91,7 +86,7 @@ def test_labels_temperature_and_logits_fit(tmp_path, labels, temperature, vector
 
 def test_weights_outside_the_file_are_refused(tmp_path, monkeypatch):
     """They would be read from the working directory, and stand in no digest."""
-    folder, near = write_network(tmp_path / "model"), tmp_path / "near"
+    folder, near = models.write_network(tmp_path / "model"), tmp_path / "near"
     near.mkdir()
     model = onnx.load(folder / "model.onnx")
     tensor = model.graph.initializer[0]
@@ -104,7 +99,7 @@ def test_weights_outside_the_file_are_refused(tmp_path, monkeypatch):
 
 
 def test_a_pipeline_has_known_types_and_each_class_once(tmp_path):
-    folder, pipeline = write_tfidf(tmp_path)
+    folder, pipeline = models.write_tfidf(tmp_path)
     pipeline[-1].classes_ = np.array(["negative", "negative", "positive"])
     io.dump(pipeline, folder / "model.skops")
     refuse(folder, "negative")
@@ -114,7 +109,7 @@ def test_a_pipeline_has_known_types_and_each_class_once(tmp_path):
 
 
 def test_a_weight_that_is_no_number_is_refused_at_the_first_text_that_uses_it(tmp_path):
-    folder, pipeline = write_tfidf(tmp_path)
+    folder, pipeline = models.write_tfidf(tmp_path)
     names = list(pipeline[0].get_feature_names_out())
     pipeline[-1].coef_[0, names.index("tfidfvectorizer-1__phone")] = np.nan
     io.dump(pipeline, folder / "model.skops")
@@ -125,12 +120,12 @@ def test_a_weight_that_is_no_number_is_refused_at_the_first_text_that_uses_it(tm
 
 
 def test_int8_is_its_own_file_and_missed_in_one_line(tmp_path):
-    folder = write_network(tmp_path)
+    folder = models.write_network(tmp_path)
     with refuses("precision", "int8", "model_quantized.onnx"):
         hash_model(str(folder), "int8")
     (folder / "model.onnx").rename(folder / "model_quantized.onnx")
     load_classifier(str(folder), "int8")
-    write_config(folder, "skops", LABELS)
+    models.write_config(folder, "skops", models.LABELS)
     with refuses("precision"):
         hash_model(str(folder), "int8")
 

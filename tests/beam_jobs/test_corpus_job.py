@@ -86,11 +86,11 @@ def test_a_file_that_cannot_be_cut_or_counted_is_tried_four_times_and_told(tmp_p
 def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next(
     tmp_path, monkeypatch
 ):
-    dumps = [
+    files = [
         write_lines(tmp_path / f"{name}.json", [review(i + 50 * k) for i in range(50)])
         for k, name in enumerate("abc")
     ]
-    arguments = ["--direct_running_mode=in_memory", "--input", *map(str, dumps), "--output"]
+    arguments = ["--direct_running_mode=in_memory", "--input", *map(str, files), "--output"]
     expected = call_job(corpus_job.make_corpus, [*arguments, str(tmp_path / "whole")])
     clean = preparation.clean_text
 

@@ -17,6 +17,7 @@ from amazon_electra.beam_jobs.corpus.write import WrittenUnit
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 from amazon_electra.beam_jobs.text import preparation
 from tests.beam_jobs.dumps import (
+    digests,
     plan_job,
     refuses,
     review,
@@ -105,7 +106,7 @@ def test_a_unit_that_fails_ends_the_job_after_the_others_and_is_done_by_the_next
     assert sorted(path.stem for path in prepared) == ["0000000-00000", "0000002-00000"]
     result = call_job(corpus_job.make_corpus, [*arguments, str(tmp_path / "again")])
     assert result["kept"] == expected["kept"] == 150
-    assert dumps.digests(tmp_path / "again") == dumps.digests(tmp_path / "whole")
+    assert digests(tmp_path / "again") == digests(tmp_path / "whole")
 
 
 @pytest.mark.parametrize("records", [[], [review(1, ""), review(2, " ")]])

@@ -92,14 +92,13 @@ def summarize_corpus(
         files[first.file]["kept"] += second.kept
     stars, columns = sum_counts(unit.stars for unit in written), list_columns(plan)
     typed, labels, contradictory, about = {}, {}, {}, []
-    usable = sum(unit.prepared for unit in prepared)
     for column, known in write.decide_labels(prepared, plan.config).items():
         typed[column] = values.keep_frequent(write.count_values(prepared, column))
         labels[column] = choose_classes(sum_counts(u.labels.get(column, {}) for u in written))
         several = sum_counts(unit.contradicted.get(column, {}) for unit in written)
         contradictory[column] = several
         told = (
-            values.describe_values(typed[column], known, usable, column),
+            values.describe_values(typed[column], known, column),
             values.describe_contradictions(several),
         )
         about += [f"label {column}: {line}" for line in told if line]

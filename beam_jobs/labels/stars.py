@@ -97,12 +97,6 @@ def parse_scale(name: str) -> tuple[float, float]:
     return worst, best
 
 
-def is_reversed(name: str) -> bool:
-    """Return whether the best of a scale is its lowest number."""
-    worst, best = parse_scale(name)
-    return worst > best
-
-
 def check_scale(name: str | None) -> None:
     if name not in (None, BINARY, NPS):
         parse_scale(name)
@@ -115,10 +109,9 @@ def describe_scale(scale: Scale, numbers: Iterable[float]) -> str:
     if scale.name in (FIVE.name, BINARY) or not codes.any():
         return ""
     parts = []
-    for least, most, what in ((1, 2, "negative"), (3, 3, "neither"), (4, 5, "positive")):
-        chosen = ordered[(codes >= least) & (codes <= most)]
-        if len(chosen):
-            ends = [show_rating(number) for number in dict.fromkeys((chosen[0], chosen[-1]))]
+    for stars, what in (((1, 2), "negative"), ((3,), "neither"), ((4, 5), "positive")):
+        if chosen := ordered[np.isin(codes, stars)].tolist():
+            ends = dict.fromkeys(map(show_rating, (chosen[0], chosen[-1])))
             parts.append(f"{'–'.join(ends)} {what}")
     line = ", ".join(parts) + " (polarity leaves out what is neither)"
     if scale.name == "0-10":
@@ -192,17 +185,12 @@ def decide_scale(counts: Mapping[Rating, int], where: str, given: str | None = N
     choices = _list_scales(counts, tops)
     if len(choices) == 1 and not any(top == REVERSED for _, top in counts):
         return Scale(choices[0])
-    values = sorted({number for number, _ in counts})
-    shown_values = [show_rating(value) for value in values]
-    if len(values) > MAX_SHOWN:
-        half = MAX_SHOWN // 2
-        shown_values = [*shown_values[:half], "…", *shown_values[-half:]]
+    values = [show_rating(number) for number in sorted({number for number, _ in counts})]
+    shown = ", ".join(values[:MAX_SHOWN]) + ", …" * (len(values) > MAX_SHOWN)
     ways = " or ".join(f"`{name_setting('--stars-scale', choice)}`" for choice in choices)
-    for choice in filter(is_reversed, choices):
-        ways += f" ({choice}: {choice.rpartition('-')[2]} is the best)"
     raise UserError(
-        f"{where}: its values {', '.join(shown_values)} fit more than one scale of stars; give "
-        f"{ways}, or another column with `--columns stars=NAME`"
+        f"{where}: its values {shown} fit more than one scale of stars; give it from the worst to "
+        f"the best, {ways}, or another column with `--columns stars=NAME`"
     )
 
 

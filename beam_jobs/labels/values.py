@@ -172,57 +172,42 @@ def hash_value(value: str | None, folds: bool) -> int:
     return xxhash.xxh32_intdigest(SEVERAL.join(sorted(parts)).encode("utf-8", "surrogatepass"))
 
 
-def describe_values(
-    counts: Mapping[str, int], values: LabelValues, reviews: int = 0, column: str = "NAME"
-) -> str:
+def describe_values(counts: Mapping[str, int], values: LabelValues, column: str = "NAME") -> str:
     """Return a line about what becomes of the values of a column, by how often each occurs as
-    typed, of so many reviews; nothing where all are as they were typed.
+    typed; nothing where all are as they were typed.
     """
-    by_class: dict[str, Counter[str]] = {}
+    spellings: dict[str, set[str]] = {}
     missing: Counter[str] = Counter()
-    cells: Counter[int] = Counter()
+    several = 0
     for value, n in counts.items():
         parts = values.split_cell(value)
-        if len(parts) == 1 or (parts and values.is_multilabel):
-            for part in parts:
-                name = values.find_class(part)
-                by_class.setdefault(name or part, Counter())[part] += n
-        elif SEVERAL not in value and values.folds and fold(value) in MISSING:
+        several += n * (len(set(parts)) > 1)
+        if not parts and value != SEVERAL:
             missing[value] += n
-        cells[len(set(parts))] += n
+        for part in parts if len(parts) == 1 or values.is_multilabel else ():
+            spellings.setdefault(values.find_class(part) or part, set()).add(part)
     said = []
-    if folded := {name: typed for name, typed in by_class.items() if len(typed) > 1}:
-        before = sum(map(len, by_class.values()))
-        joined = sorted(folded.items())[:SHOWN]
-        shown = "; ".join(f"{', '.join(sorted(of)[:SHOWN])} → {name}" for name, of in joined)
-        said.append(
-            f"{before:,} spellings are {len(by_class):,} classes, as case, spaces, zeros around a "
-            f"number and ways to write an accent do not count ({shown})"
+    if folded := sorted((name, typed) for name, typed in spellings.items() if len(typed) > 1):
+        shown = "; ".join(
+            f"{', '.join(sorted(of)[:SHOWN])} → {name}" for name, of in folded[:SHOWN]
         )
+        said.append(f"spellings that differ by case, spaces, accents or zeros are one ({shown})")
     if missing:
         shown = ", ".join(f"{sign} {n:,}" for sign, n in missing.most_common(SHOWN))
         said.append(f"{format_count(missing.total(), 'value')} stand for none ({shown})")
     if said:
         said.append("`fold_labels false` keeps values as typed")
     for sign in PATH_SIGNS:
-        if 2 * sum(sign in name for name in by_class) > len(by_class):
-            first = sorted({take_first_level(name, sign) or "" for name in by_class})
-            shown = ", ".join(first[:SHOWN]) + ", …" * (len(first) > SHOWN)
+        if 2 * sum(sign in name for name in spellings) > len(spellings):
+            first = sorted({take_first_level(name, sign) or "" for name in spellings})
+            option = show_option("--label", column + sign)
             said.append(
-                f"most values are paths: {show_option('--label', column + sign)} is a task of "
-                f"their {len(first)} first levels ({shown})"
+                f"{option} is a task of the first levels of paths ({', '.join(first[:SHOWN])})"
             )
             break
-    if several := {n: cells[n] for n in sorted(cells) if n > 1}:
-        none = max(reviews - cells[1] - sum(several.values()), 0)
-        texts = [format_count(cells[1], "text") + " have one value"]
-        texts += [f"{count:,} have {n}" for n, count in several.items()]
-        said.append(
-            ", ".join([*texts, f"{none:,} none"])
-            + (f", with {' or '.join(values.delimiters)} between them" if values.delimiters else "")
-            + ("; the task is multi-label" * values.is_multilabel)
-            + ("; those with several are in no class" * (not values.is_multilabel))
-        )
+    if several:
+        what = "the task is multi-label" if values.is_multilabel else "they are in no class"
+        said.append(f"{format_count(several, 'text')} with several values; {what}")
     return "; ".join(said)
 
 
@@ -230,14 +215,10 @@ def describe_contradictions(counts: Mapping[str, int]) -> str:
     """Return a line about texts whose copies have several classes, by these classes; nothing
     without any.
     """
-    most = sorted(counts, key=lambda both: (-counts[both], both))
-    shown = ", ".join(
-        f"{format_count(counts[both], 'text')} {'has' if counts[both] == 1 else 'have'} both {both}"
-        for both in most[:SHOWN]
-    )
-    more = sum(counts[both] for both in most[SHOWN:])
-    shown += f" and {more:,} more have several" if more else ""
-    return f"{shown} (copies of one text); they are in no class" if shown else ""
+    most = sorted(counts, key=lambda both: (-counts[both], both))[:SHOWN]
+    shown = ", ".join(f"{format_count(counts[both], 'text')} with both {both}" for both in most)
+    more = ", …" * (len(counts) > SHOWN)
+    return f"{shown}{more} (copies of one text); they are in no class" if shown else ""
 
 
 def keep_frequent(counts: Mapping[str, int]) -> dict[str, int]:

@@ -1,9 +1,8 @@
 """Classes as people type them: which spellings are one class, what stands for no value, and which
 values are several.
 
-Decided from all values of a column. Values with a `|`, `;` or `,` between other values are several.
-Where MIN_SEVERAL of the cells have several the task is multi-label, and an empty list says that a
-text has none of the classes; elsewhere such a cell gives no class, and is counted.
+Decided from all values of a column. Where MIN_SEVERAL of the cells have several the task is
+multi-label, and an empty list is none of the classes; elsewhere such a cell gives no class.
 """
 
 import re
@@ -32,12 +31,9 @@ AROUND_SIGNS = re.compile(r"\s*([>/|])\s*")  # spaces around the signs of a path
 PATH_SIGNS = (">", "/")
 NUMBER = re.compile(r"([-+]?)0*(\d+)(?:[.,]0+)?")
 WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
-DECIMAL = re.compile(r"[-+]?\d+,\d+")
 TRUTH = {"true": "1", "false": "0"}
-DELIMITERS = {"|": any, ";": any, ",": all}
-"""How many of the values in a cell with one must stand alone in another cell: a class may have a
-comma of its own."""
-MIN_SINGLE = 0.9  # of the cells with a delimiter consist of other values, or none is a list
+DELIMITERS = "|;"  # between several values in a cell, where one stands alone elsewhere
+MIN_SINGLE = 0.9  # of the cells with a delimiter have such a value, or none is a list
 MAX_SPELLINGS = 1_000  # distinct values that a unit reports: a column with more holds no classes
 MAX_CHARACTERS = 200  # of a class
 SHOWN = 5
@@ -93,10 +89,6 @@ def take_first_level(value: str | None, sign: str) -> str | None:
     return clean(value.partition(sign)[0]) or None
 
 
-def _is_list(value: str, delimiter: str) -> bool:
-    return delimiter in value and not DECIMAL.fullmatch(value.strip())
-
-
 @dataclass(frozen=True)
 class LabelValues:
     """What the values of a column are: by their folded form the class."""
@@ -122,8 +114,7 @@ class LabelValues:
         """Return the values of a cell, as typed; none for a sign of a missing one."""
         parts = value.split(SEVERAL)
         for delimiter in self.delimiters:
-            if _is_list(value, delimiter):
-                parts = [part.strip() for whole in parts for part in whole.split(delimiter)]
+            parts = [part.strip() for whole in parts for part in whole.split(delimiter)]
         return [part for part in parts if part and not (self.folds and fold(part) in MISSING)]
 
 
@@ -150,15 +141,14 @@ def decide_values(counts: Mapping[str, int], folds: bool = True) -> LabelValues:
 
 
 def _find_delimiters(counts: Mapping[str, int]) -> str:
-    """Return the signs that delimit several values in a cell: nearly all values with one consist of
-    values that stand alone in other cells.
+    """Return the signs that delimit several values in a cell: nearly all values with one have a
+    part that stands alone in other cells.
     """
     found = ""
-    for delimiter, enough in DELIMITERS.items():
+    for delimiter in DELIMITERS:
         alone = {fold(value) for value in counts if delimiter not in value}
-        cells = [value for value in counts if _is_list(value, delimiter)]
-        parts = [[fold(part) for part in cell.split(delimiter) if part] for cell in cells]
-        known = [each for each in parts if enough(part in alone for part in each)]
+        cells = [cell.split(delimiter) for cell in counts if delimiter in cell]
+        known = [cell for cell in cells if any(part and fold(part) in alone for part in cell)]
         if cells and len(known) >= MIN_SINGLE * len(cells):
             found += delimiter
     return found

@@ -1,8 +1,4 @@
-"""Maps the columns of every format to the fields of a Review.
-
-`names.toml` lists the names of each field; the first that a file has is taken. `--columns
-text=NAME,stars=NAME,…` overrides them. README.md beside this file has the tables.
-"""
+"""Maps the columns of every format to the fields of a Review, by `names.toml` and `--columns`."""
 
 import csv
 import re
@@ -53,7 +49,7 @@ HINT = (
     "`--label NAME`"
 )  # of messages about a file without stars
 MAX_LISTED_COLUMNS = 50  # a file may have any number
-MAX_SHOWN, SHOWN_CHARACTERS = 20, 60  # in a message
+MAX_SHOWN = 20  # in a message
 ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
 MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more than 4,300 digits
 OWN = re.compile(r"my\b", re.IGNORECASE)
@@ -121,7 +117,7 @@ def find_texts(columns: Iterable[str], records: Records) -> dict[str, float]:
 
 def holds_lists(name: str, records: Records) -> bool:
     """Return whether most values of a column are lists of reviews, written as text."""
-    given = [value for record in records if isinstance(value := record.get(name), str) and value]
+    given = [value for one in records if isinstance(value := one.get(name), str) and value]
     return 2 * sum(map(bool, map(LIST_CELL.match, given))) > len(given)
 
 
@@ -139,9 +135,9 @@ def holds_answers(name: str, records: Records) -> bool:
 
 def explain_answers(name: str) -> str:
     """Return what to do about a file with a column of answers."""
+    option = show_option("--columns", f"text={name}")
     return (
-        f"{name} holds the answers to several questions, each in a row of its own; write a row for "
-        f"each review, or read all as texts with {show_option('--columns', f'text={name}')}"
+        f"{name} holds answers to several questions; write a row for each review, or give {option}"
     )
 
 
@@ -219,14 +215,12 @@ def _explain_missing_text(columns: list[str], records: Records) -> str:
 
 def _choose_filled(field: str, columns: set[str], name: str, prefix: str, records: Records) -> str:
     """Return the first of the columns known for a field that most records have."""
-    best, most = name, -1
+    counts = dict[str, int]()
     while name:
-        count = sum(unwrap(record.get(f"{prefix}{name}")) not in (None, "") for record in records)
-        if count > most:
-            best, most = name, count
-        columns = columns - {name}
-        name = find_column(field, columns)
-    return best
+        values = (unwrap(record.get(f"{prefix}{name}")) for record in records)
+        counts[name] = sum(value not in (None, "") for value in values)
+        name = find_column(field, columns - counts.keys())
+    return max(counts, key=counts.__getitem__, default="")
 
 
 def _choose_language(name: str, columns: Collection[str], records: Records) -> str:
@@ -253,8 +247,7 @@ def shorten_list(columns: Iterable[str]) -> str:
     """Return the names of columns, in order, of many the first."""
     names = sorted(columns)
     more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
-    cut = [n if len(n) <= SHOWN_CHARACTERS else f"{n[: SHOWN_CHARACTERS - 1]}…" for n in names]
-    return ", ".join(cut[:MAX_SHOWN]) + more
+    return ", ".join(names[:MAX_SHOWN]) + more
 
 
 def find_column(field: str, columns: set[str]) -> str:

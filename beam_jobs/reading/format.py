@@ -1,11 +1,5 @@
-"""What every format of review files knows: one class in one module, added by one call.
-
-    @register_format
-    class StarLines(Format):
-        name, endings = "star_lines", ("stars",)
-        ...
-
-Reading, the dry run, scores, the watcher and the form ask the class, never its name.
+"""What every format of review files knows: one class, added by `register_format`, which everything
+asks, never its name.
 """
 
 import re
@@ -22,10 +16,7 @@ from amazon_electra.beam_jobs.reading.lines import Item, Stream, Tally, find_lin
 NOT_UTF8 = re.compile("[\udc80-\udcff]+")
 PARTS_OF_UTF8 = re.compile("[\udce0-\udcf4][\udc80-\udcbf]{1,2}")
 """Characters that were cut off, and halves of characters beyond 16 bits."""
-FOREIGN_BYTES = 8
-"""Letters of other scripts stand side by side, those of cp1252 mostly alone: so many bytes that are
-not UTF-8, half in runs of three, or a twentieth undefined in cp1252, are in another encoding.
-"""
+FOREIGN_BYTES = 8  # letters of other scripts stand side by side, those of cp1252 mostly alone
 UNDEFINED = "\udc81\udc8d\udc8f\udc90\udc9d"
 Stars = Literal["unsure", "polarity", "none"]
 Names = Mapping[str, str]  # the column of a field
@@ -135,7 +126,9 @@ class RowFormat(Format, ABC):
 
 
 def refuse_other_encodings(head: bytes, shown: str) -> None:
-    """Raise UserError where bytes that are not UTF-8, and would be read as cp1252, are not that."""
+    """Raise UserError where half of the bytes that are not UTF-8 stand in runs of three, or a
+    twentieth is undefined in cp1252.
+    """
     runs = NOT_UTF8.findall(PARTS_OF_UTF8.sub("", head.decode(errors="surrogateescape")))
     count, long = len("".join(runs)), len("".join(run for run in runs if len(run) > 2))
     undefined = sum(run.count(byte) for run in runs for byte in UNDEFINED)

@@ -1,8 +1,7 @@
 """Cuts dump files into units of work, the same whatever the number of workers.
 
-A unit is a stretch of one file that begins and ends at record boundaries; its size depends on the
-size of the dump alone. A plain file is cut where it lies. A large packed one is unpacked once, and
-each stretch written to a file of its own: the cheapest way to keep all cores busy with one gz.
+A unit is a stretch of one file that begins and ends at record boundaries. A plain file is cut where
+it lies, a large packed one is unpacked once, and each stretch written to a file of its own.
 """
 
 import itertools
@@ -35,8 +34,6 @@ from amazon_electra.beam_jobs.text.splits import KEY_FIELDS
 
 TARGET_UNITS = 64  # 8 or more for each of 8 workers; dumps for more have units of the largest size
 MIN_UNIT_BYTES, MAX_UNIT_BYTES = 4_000_000, 64_000_000  # bytes of a dump, uncompressed
-MANY_UNITS, LARGEST_UNIT_BYTES = 10_000, 192_000_000
-"""Of a dump of more units than that they are larger, up to this."""
 COMPRESSION_RATIO = 3  # uncompressed bytes a packed one of review text stands for, at least
 RECUT_ABOVE_UNITS = 4  # units in a packed file from which on it is re-cut
 QUICK_ZSTD = pa.Codec("zstd", compression_level=1)
@@ -215,8 +212,7 @@ def name_column(files: Iterable[DumpFile], field: str) -> str:
 
 def choose_unit_bytes(total: int) -> int:
     """Return the uncompressed bytes of a unit of a dump that has so many."""
-    most = min(max(MAX_UNIT_BYTES, total // MANY_UNITS), LARGEST_UNIT_BYTES)
-    return min(max(total // TARGET_UNITS, MIN_UNIT_BYTES), most)
+    return min(max(total // TARGET_UNITS, MIN_UNIT_BYTES), MAX_UNIT_BYTES)
 
 
 def is_cut_anew(file: DumpFile, size: int) -> bool:
@@ -335,33 +331,26 @@ def _read_at_least(stream: PlainStream, size: int) -> bytes:
     return b"".join(blocks)
 
 
-def open_unit(unit: Unit) -> PlainStream:
-    """Open the uncompressed bytes of a unit and nothing beyond them."""
-    file = unit.file
-    if unit.path != file.path:
-        return PlainStream(unit.path, unit.compression)
-    stream = PlainStream(unit.path, unit.compression, file.member, file.layout.max_expansion)
-    if not unit.compression:
-        stream.seek(unit.start, unit.stop)
-    return stream
-
-
 def read_records(unit: Unit, tally: Tally) -> Iterator[Item]:
     """Yield (line, record) or a reject for everything in a unit, in its order; UserError if the
     file has changed.
     """
-    file = unit.file
-    format = find_format(file.layout.name)
+    file, layout = unit.file, unit.file.layout
+    format, is_own = find_format(layout.name), unit.path == file.path
     if isinstance(format, RowFormat):
         with storage.open_bytes(unit.path) as rows:
-            yield from format.read_rows(rows, file.layout, tally, unit.start, unit.stop, file.name)
+            yield from format.read_rows(rows, layout, tally, unit.start, unit.stop, file.name)
         tally.bytes = unit.plain_size
     else:
-        with open_unit(unit) as stream:
+        limit = layout.max_expansion if is_own else 0
+        member = file.member if is_own else ""
+        with PlainStream(unit.path, unit.compression, member, limit) as stream:
+            if not unit.compression:
+                stream.seek(unit.start, unit.stop)
             try:
-                yield from detection.read_records(stream, file.layout, tally, unit.piece == 0)
+                yield from detection.read_records(stream, layout, tally, unit.piece == 0)
             except WrongFile as error:
                 raise UserError(f"{file.name} {error}") from None
             tally.bytes = stream.delivered
-    if unit.path == file.path:
+    if is_own:
         storage.check_unchanged(file.identity)

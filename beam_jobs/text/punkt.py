@@ -1,7 +1,5 @@
-"""NLTK's Punkt: trained on texts, kept as JSON, asked where sentences end.
-
-Importing NLTK costs as much CPU time as importing Beam, so only what trains or splits imports this
-module, and does it late.
+"""NLTK's Punkt: trained on texts, kept as JSON, asked where sentences end. Import it late: NLTK
+costs as much CPU time as Beam.
 """
 
 import json
@@ -29,8 +27,6 @@ WORDS = re.compile(rf"{RUN}|(?=[^(\"`{{\[:;&#*@)}}\]\-,])\S+?(?={END}|,(?={END})
 
 
 class LanguageVars(PunktLanguageVars):
-    """NLTK's, with a faster `word_tokenize`."""
-
     def word_tokenize(self, s: str) -> list[str]:
         # the engines agree on " " as white space, and other is not printable
         return WORDS.findall(s) if s.isprintable() else super().word_tokenize(s)

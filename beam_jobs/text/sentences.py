@@ -1,9 +1,8 @@
 """Splits texts into the sentences of NLTK's Punkt, trained on the dump, at 40 times its speed.
 
 Nearly always the word before a stop decides whether it ends a sentence, so NLTK is asked once for
-each word or pair of words, and the answers are remembered (`Breaks`). How candidates are found and
-closing quotes move follows nltk/tokenize/punkt.py step by step. Texts that are not printable go to
-NLTK as a whole; those with stops of Chinese and Japanese are cut there first.
+each word or pair of words (`Breaks`). Candidates and closing quotes follow nltk/tokenize/punkt.py.
+Texts that are not printable go to NLTK as a whole, cut at stops of Chinese and Japanese first.
 """
 
 import itertools
@@ -32,8 +31,6 @@ FOLLOWING = "]\"');:}*@({[?!\u2018\u2019\u201c\u201d\xab\xbb"
 SPACE, DASH = ord(" "), ord("-")
 CLOSING_RUN = re.compile(b"(?:%b)*+" % b"|".join(re.escape(mark.encode()) for mark in CLOSING))
 ROOM = 3  # bytes added to a batch, so that the character after each stop can be looked at
-
-
 WIDE_STOP = re.compile("[。！？]")
 WIDE_SENTENCE = re.compile(r"[^。！？]*+(?:[。！？]++[」』）”’\"')\]]*+\s*+|$)")
 """A text up to a stop of Chinese or Japanese with its closing marks, or to its end."""

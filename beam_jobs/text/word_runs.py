@@ -1,10 +1,8 @@
 """Hashes words, texts and runs of words of many texts at once, to find texts that are the same but
 for punctuation and case, or nearly the same.
 
-Words are runs of letters and digits, case folded; other signs do not count. In scripts that are
-written without spaces (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan) every character is a
-word. Prefix sums of bytes times powers of an odd base, modulo 2^64, give the hash of every word,
-and those the hashes of texts and runs.
+Words are runs of letters and digits, case folded, and each character of scripts without spaces.
+Prefix sums of bytes times powers of an odd base, modulo 2^64, give their hashes.
 """
 
 import re

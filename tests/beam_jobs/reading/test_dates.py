@@ -30,10 +30,6 @@ def test_a_day_is_one_however_it_is_written(value):
     assert parse_day(value) == DAY
 
 
-def test_seconds_of_eight_digits_are_unix_time():
-    assert [parse_day(str(day * DAY_SECONDS)) for day in range(116, 600)] == [*range(116, 600)]
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -86,7 +82,3 @@ def test_a_column_that_is_read_in_part_is_refused():
         decide_order(count_dates([*read, *["soon", "never"] * 2]), "shop.csv: date")
     with refuses("42097"):
         decide_order(count_dates([*read, *["42097"] * 9]), "shop.csv: date")
-
-
-def test_a_month_stands_for_its_first_day():
-    assert parse_day("2015-12") == datetime.date(2015, 12, 1).toordinal() - 719163

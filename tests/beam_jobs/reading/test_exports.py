@@ -8,7 +8,16 @@ import pytest
 
 from amazon_electra.beam_jobs.labels.stars import parse_rating
 from amazon_electra.beam_jobs.labels.values import decide_values, fold
-from tests.beam_jobs.dumps import look_at, refuses, rejects_of, run_job, text_of, write_lines
+from amazon_electra.beam_jobs.reading.delimited import DESCRIPTION
+from tests.beam_jobs.dumps import (
+    look_at,
+    read_as_scored,
+    refuses,
+    rejects_of,
+    run_job,
+    text_of,
+    write_lines,
+)
 
 TEXTS = [text_of(i) for i in range(60)]
 
@@ -53,15 +62,6 @@ def test_reviews_of_which_many_are_short_are_texts(tmp_path):
     rows = [[f"p{i % 3}", i % 5 + 1, TEXTS[i] if i % 2 else "Good"] for i in range(60)]
     dump = write_csv(tmp_path / "d.csv", "product,stars,comment", rows)
     assert dict(look_at(dump).layout.mapping)["text"] == "comment"
-
-
-def test_the_column_that_all_have_is_proposed(tmp_path):
-    rows = [
-        {"ticket": i, "wish": {"note": TEXTS[i] * 3 if i < 6 else None}, "details": TEXTS[i]}
-        for i in range(60)
-    ]
-    with refuses("text=details"):
-        look_at(write_lines(tmp_path / "d.json", rows))
 
 
 FEED = [
@@ -122,10 +122,8 @@ MIDDLE = ["n,text,stars", *(f"1,{t},5" for t in TEXTS[:9])]
     [
         ("a.csv", ["stars,text", *(f"5,{t}" for t in TEXTS[:9]), "4,cut", "here"]),
         ("c.csv", [*MIDDLE, "1,cut", "here,4"]),
-        ("d.csv", [*MIDDLE, "1,cut", "here, and there,4"]),
         ("e.csv", [*QUOTED, 'r9,4,"cut', "sadly, badly, and here"]),
         ("f.csv", [*QUOTED, 'r9,4,"It has a 9" screen', 'sadly, badly, here"']),
-        ("g.csv", [*QUOTED, "r9,4,cut", "sadly, badly, and here"]),
         ("h.csv", [*QUOTED, "r9,4,cut, too", "sadly, badly, and, here"]),
     ],
 )
@@ -143,7 +141,6 @@ def test_the_halves_of_a_record_are_one_reject(tmp_path, name, lines):
     [
         ["qualité", "qualite\u0301", "Qualité\u00a0", "qua\u200blité"],
         ["Refund > Refused", "Refund>Refused", "Refund >Refused"],
-        ["café / crème", "cafe\u0301/crème"],
     ],
 )
 def test_spellings_that_look_the_same_are_one_class(spellings):
@@ -166,3 +163,35 @@ def test_class_names_of_parquet_are_used(tmp_path):
     dump = tmp_path / "d.parquet"
     result = run_job(tmp_path / "corpus", "--input", dump, "--labels", "label")
     assert result["labels"]["label"]["classes"] == ["bad", "good"]
+
+
+TICKETS = "".join(f'{i},"{text_of(i)}",{i % 5 + 1}\n' for i in range(40))
+DESCRIBED = {
+    "qualtrics": 'ID,"In your words,\nwhat did you like?",How many?\n'
+    '"{""ImportId"": ""_id""}","{""ImportId"": ""QID1""}","{""ImportId"": ""QID2""}"\n',
+    "types": "integer,string,float\n",
+    "surveymonkey": ",Open-Ended Response,Response\n",
+}
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_rows_that_describe_the_columns_are_left_out(tmp_path, name):
+    dump = tmp_path / "survey.csv"
+    dump.write_text("id,text,stars\n" + DESCRIBED[name] + TICKETS)
+    result = run_job(tmp_path / "corpus", "--input", dump)
+    count = 2 if name == "qualtrics" else 1
+    assert (result["read"], result["kept"]) == (40 + count, 40)
+    assert result["dropped"] == {DESCRIPTION: count}
+    assert result["stars_scale"] == "1-5"
+    twice = tmp_path / "twice.csv"
+    twice.write_text(dump.read_text() + dump.read_text())
+    assert run_job(tmp_path / "twice", "--input", twice)["dropped"][DESCRIPTION] == 2 * count
+
+    reasons = read_as_scored(dump, tmp_path).reasons
+    assert reasons == [DESCRIPTION] * count + [None] * 40
+
+
+def test_a_delimiter_at_the_end_of_each_row_is_none(tmp_path):
+    dump = tmp_path / "own.csv"
+    dump.write_text("id,text,stars\n" + TICKETS.replace("\n", ",\n"))
+    assert run_job(tmp_path / "corpus", "--input", dump)["kept"] == 40

@@ -16,13 +16,6 @@ def corpus_of(tmp_path, *files, **options):
     return run_job(tmp_path / "corpus", "--input", *files, *argv)
 
 
-def test_members_of_a_gz_behind_zeros_are_read(tmp_path):
-    lines = [write_lines(tmp_path / f"{i}.json", [review(i)]).read_bytes() for i in range(2)]
-    path = tmp_path / "d.json.gz"
-    path.write_bytes(gzip.compress(lines[0]) + b"\0" * 400_000 + gzip.compress(lines[1]))
-    assert corpus_of(tmp_path, path)["kept"] == 2
-
-
 def test_headers_of_files_put_together_are_no_reviews(tmp_path):
     parts = [f'stars,text\n{i},"{text_of(i)}"\n'.encode() for i in range(1, 4)]
     (tmp_path / "all.csv.gz").write_bytes(b"".join(map(gzip.compress, parts)))
@@ -55,16 +48,6 @@ def test_a_name_that_is_not_utf8_is_refused(tmp_path, name):
     with pytest.raises(UserError):
         corpus_of(tmp_path, path.parent)
     assert not (tmp_path / "corpus").exists()
-
-
-def test_folders_behind_links_are_read(tmp_path):
-    (tmp_path / "far").mkdir()
-    (tmp_path / "dump").mkdir()
-    write_lines(tmp_path / "far" / "a.json", [review(1)])
-    (tmp_path / "dump" / "far").symlink_to(tmp_path / "far")
-    assert list(storage.expand_pattern(str(tmp_path / "dump"))) == [
-        str(tmp_path / "dump/far/a.json")
-    ]
 
 
 def test_a_folder_that_cannot_be_listed_is_told(tmp_path, monkeypatch):

@@ -7,13 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from amazon_electra.beam_jobs.config import CorpusConfig
-from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.corpus import prepare
-from amazon_electra.beam_jobs.reading import delimited, detection, fields, work_units
+from amazon_electra.beam_jobs.reading import delimited, detection, fields
 from amazon_electra.beam_jobs.reading.formats import FORMATS
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
@@ -22,17 +19,14 @@ from tests.beam_jobs.dumps import rejects_of, review, run_job, texts_in, write_l
 DEEP = "[" * 100_000 + "]" * 100_000
 POISON: dict[str, tuple[str | bytes, str]] = {
     "deep nesting": ('{"reviewText": ' + DEEP + "}", "nested too deeply"),
-    "deep objects": ('{"a":' * 50_000 + "1" + "}" * 50_000, "nested too deeply"),
     "long line": (b'{"reviewText": "' + b"x" * 20_000_000 + b'"}', "record too long"),
     "long line of braces": (b"{" * 17_000_000, "record too long"),
     "not an object": ("[1, 2]", "not an object"),
-    "a number": ("5", "not an object"),
     "cut off": ('{"reviewText": "abc', "broken JSON"),
     "NUL bytes only": (b"\x00\x00\x00", "broken JSON"),
     "huge integer": ('{"reviewText": "ok", "overall": ' + "9" * 5000 + "}", "broken JSON"),
     "text is a list": ('{"reviewText": ["a"]}', "text is not a string"),
     "text is a number": ('{"reviewText": 7}', "text is not a string"),
-    "text is null": ('{"reviewText": null}', "no text"),
     "only markup": ('{"reviewText": "<br />&nbsp;"}', "empty text"),
     "very long text": ('{"reviewText": "' + "a b " * 10_000 + '"}', "too long"),
 }
@@ -42,16 +36,12 @@ HARMLESS = {
     ),
     "identifier is an object": '{"reviewText": "an object as item", "asin": {"a": 1, "b": 2}}',
     "NaN rating": '{"reviewText": "nan rating", "overall": NaN}',
-    "infinite": '{"reviewText": "infinite rating", "overall": Infinity}',
     "lone surrogate": '{"reviewText": "lone \\ud83d surrogate", "reviewerID": "\\ud800"}',
     "NUL in the text": '{"reviewText": "nul \\u0000 inside"}',
-    "duplicate keys": '{"reviewText": "first", "reviewText": "the last counts"}',
-    "stars are a list": '{"reviewText": "list of stars", "overall": [5]}',
     "stars are a long text": json.dumps({"reviewText": "long stars", "overall": "5" * 100_000}),
     "numbers as strings": (
         '{"reviewText": "numbers as strings", "overall": "5", "unixReviewTime": "1"}'
     ),
-    "a second BOM": '\ufeff{"reviewText": "second bom"}',
 }
 
 
@@ -67,9 +57,7 @@ def test_every_poisoned_record_is_counted_by_its_reason(tmp_path):
     result = run_job(tmp_path / "corpus", "--input", write_lines(tmp_path / "d.json", records))
     assert result["read"] == 2 + len(POISON) + len(HARMLESS)
     assert result["dropped"] == dict(Counter(reason for _, reason in POISON.values()))
-    assert {"nan rating", "lone surrogate", "nul inside", "the last counts"} <= set(
-        texts_in(tmp_path / "corpus")
-    )
+    assert {"nan rating", "lone surrogate", "nul inside"} <= set(texts_in(tmp_path / "corpus"))
     lines = {reject["line"]: reject["reason"] for reject in rejects_of(tmp_path / "corpus")}
     expected = {2 + i: reason for i, (_, reason) in enumerate(POISON.values())}
     unread = {"text is not a string", "no text", "empty text", "too long"}
@@ -163,26 +151,6 @@ def test_readers_never_crash_on_any_bytes(content, name):
     assert tally.lines <= content.count(b"\n") + 1
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
-@given(content=st.lists(LINE, max_size=30).map(b"\n".join))
-@example(content=b"[]\n{}\n[ [], ]")
-def test_no_count_is_lost_on_any_bytes(tmp_path_factory, content):
-    folder = tmp_path_factory.mktemp("fuzz")
-    (folder / "d.json").write_bytes(content)
-    path = str(folder / "d.json")
-    identity = storage.describe_identity(path)
-    file = work_units.DumpFile(0, path, "", "d", identity, "", Layout("json_lines", LAYOUT))
-    unit = work_units.Unit(file, 0, file.path, "", 0, None, len(content))
-    config, bounds = CorpusConfig(), (0.8, 0.9, 0.95, 1.0)
-    preparation = prepare.Preparation(str(folder / "out"), config, bounds, 1.0, withholds=False)
-    counts = prepare.prepare_unit(unit, preparation)
-    records = [line for line in content.split(b"\n") if line.strip(b" \t\r\n,[]\xef\xbb\xbf")]
-    assert counts.read == len(records) == counts.prepared + sum(counts.dropped.values())
-
-
-LAYOUT = (("text", "reviewText"), ("stars", "overall"))
-
-
 def middle(record: str) -> int:
     return record.index("arrived") + 3
 
@@ -250,16 +218,3 @@ def test_a_quote_that_never_ends_costs_its_own_record_only(delimiter, quoted, pl
     assert ids == [f"r{i}" for i in range(ROWS) if i not in places]
     assert [(one.line, one.reason) for one in rejects] == [(i + 2, "broken CSV") for i in places]
     assert tally.lines == ROWS + 1
-
-
-def test_texts_of_many_lines_with_commas_stay_in_one_piece():
-    """Even if some of their lines have as many commas as a record."""
-    text = (
-        "First, this.\nIt broke, of course, again.\nNo, thanks.\nHe said, she said, nothing.\n" * 40
-    )
-    content = f'id,stars,text\n1,5,"{text}"\n2,4,short\n3,3,"{text}'.encode()
-    records, _, _ = read_all(
-        content, Layout("delimited", found=delimited.Dialect(("id", "stars", "text")))
-    )
-    assert records[0]["text"] == text
-    assert records[1] == {"id": "2", "stars": "4", "text": "short"}

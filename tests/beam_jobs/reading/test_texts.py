@@ -115,12 +115,6 @@ def test_the_column_with_the_longest_texts_is_proposed(tmp_path):
     assert dict(look_at(dump, columns=words[0]).layout.mapping)["text"] == "Q3, in words"
 
 
-@pytest.mark.parametrize("title", ["Betreff", "Objet", "asunto", "件名", "Ämne", "Тема"])
-def test_a_subject_is_a_title(tmp_path, title):
-    dump = write_table(tmp_path / "own.csv", {title: ["It broke"], "text": ["The lid is loose."]})
-    assert dict(look_at(dump).layout.mapping)["title"] == title
-
-
 def test_comment_comes_before_content_and_a_label_is_no_title(tmp_path):
     table = {"content": ["A kettle"], "comment": ["It boils."], "subject": ["delivery"]}
     dump = write_table(tmp_path / "own.csv", table)

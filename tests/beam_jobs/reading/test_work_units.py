@@ -7,7 +7,6 @@ import gzip
 import io
 import json
 import random
-import tracemalloc
 import zipfile
 from dataclasses import replace
 
@@ -62,29 +61,6 @@ def test_units_hold_every_record_once(tmp_path, monkeypatch, name, folder):
         assert {unit.compression for unit in units} == {"" if folder == "cut" else "zst"}
         assert records_of(units) == expected
         assert max(unit.plain_size for unit in units) < size * 3 // 2 + 1000
-
-
-def test_the_size_of_units_depends_on_the_dump_alone():
-    """Of a dump of billions of reviews they are larger, so that they do not grow without end."""
-    sizes = [work_units.choose_unit_bytes(1 << power) for power in (20, 30, 39, 40, 50)]
-    assert sizes[:3] == [work_units.MIN_UNIT_BYTES, (1 << 30) // 64, work_units.MAX_UNIT_BYTES]
-    assert sizes[3:] == [(1 << 40) // work_units.MANY_UNITS, work_units.LARGEST_UNIT_BYTES]
-
-
-def test_a_re_cut_file_is_held_in_two_stretches_at_most(tmp_path):
-    line = json.dumps(review(1)).encode() + b"\n"
-    path, size = tmp_path / "large.json.gz", 8_000_000
-    path.write_bytes(gzip.compress(line * (5 * size // len(line)), 1))
-    sizes, layout = [], look_at(path).layout
-    with PlainStream(str(path), "gz") as stream:
-        tracemalloc.start()
-        for stretch in work_units._split_stream(stream, size, layout):
-            sizes.append(len(stretch))
-            del stretch
-        held = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert len(sizes) == 5
-    assert held < 2.6 * size, held
 
 
 @pytest.mark.parametrize(
@@ -199,11 +175,3 @@ def test_a_dump_that_changes_while_it_is_read_ends_the_job(tmp_path, name):
         with refuses(name):
             again()
     assert not list((tmp_path / "after").glob("*.json")), "nothing goes on from such pieces"
-
-
-def test_a_zip_that_is_overwritten_is_listed_anew():
-    for name in ("a.json", "b.json"):
-        with zipfile.ZipFile(packed := io.BytesIO(), "w") as archive:
-            archive.writestr(name, "{}")
-        storage.write_bytes("memory://bucket/d.zip", packed.getvalue())
-        assert compression.list_zip_members("memory://bucket/d.zip") == [name]

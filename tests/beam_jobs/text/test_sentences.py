@@ -34,31 +34,6 @@ def test_training_gives_nltks_parameters():
     assert {"mr", "jan"} <= TRAINED.abbrev_types
 
 
-MESS = [
-    *("", " ", "One.", "Mr. Smith came. He left!", "Wow!!! Really?! Yes... no"),
-    *('He said "stop." Then (quietly.) he left.) So', " !!! What", "a .. b ... c . d . . . e"),
-    *("It costs 5. 6 would do. J. Bach. p. 4", "no end. ", "two  spaces.  Here.   There"),
-    *("tab.\tline.\nnext. nbsp.\xa0end.", "“Quoted.” ‘So.’ «Oui.» Done.", "end.)--dash. x"),
-    *("a.b.c. D. e.g. This vs. That etc. And", "?.! .?! Hm"),
-]
-
-
-PIECES = st.sampled_from(
-    [
-        *"abIJ 15.?!,;:-()[]{}\"'“”«»—\n\t",
-        *(" ", " ", ". ", "! ", "? ", "Mr. ", "U.S.", "e.g.", "...", "word", "It ", "the "),
-    ]
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.lists(PIECES, max_size=20).map("".join), max_size=6), st.booleans())
-def test_any_mess_in_batches(texts, is_clean):
-    if is_clean:
-        texts = [" ".join(text.split()) for text in texts]
-    assert split(OURS, texts) == [NLTK.tokenize(text) for text in texts]
-
-
 WORDS = [
     *("a", "b", "J.", "Mr.", "mr", "e.g.", "U.S.", "etc", "day", "days-etc.", "x-mr.", "can't"),
     *("it", "It", "IT", "I", "You'll", "(it)", "well,", "é", "É.", "ñ", "ß.", "字", "字."),

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import compress, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 from amazon_electra.beam_jobs.labels.values import LABEL, MISSING, fold
 from amazon_electra.beam_jobs.reading import fields
@@ -288,11 +288,12 @@ def detect_dialect(head: bytes, layout: Layout, delimiter: str = "") -> Layout:
         spaces = (False, True) if f'{one} "' in text else (False,)
         kinds = [Dialect((), 0, one, True, escaped, s) for s in spaces for escaped in (False, True)]
         quoted = [_try_dialect(kind, layout, whole, text) for kind in kinds]
-        best = min(quoted, key=lambda fit: fit.unread + fit.misplaced)
-        for fit in (best, _try_dialect(Dialect((), 0, one, False), layout, whole, text)):
-            is_tsv = one == "\t" and not fit.dialect.has_quotes
-            as_published = is_tsv and ("marketplace" in fit.dialect.columns or b'"' not in whole)
-            tried.append(((as_published, -fit.unread / fit.records, first.count(one)), fit.dialect))
+        best = min(quoted, key=lambda fit: fit[2])
+        plain = _try_dialect(Dialect((), 0, one, False), layout, whole, text)
+        for dialect, unread, _ in (best, plain):
+            is_tsv = one == "\t" and not dialect.has_quotes
+            as_published = is_tsv and ("marketplace" in dialect.columns or b'"' not in whole)
+            tried.append(((as_published, -unread, first.count(one)), dialect))
     chosen = max(tried, key=lambda one: one[0])[1]
     rows: list[list[str]] = []
     with suppress(csv.Error):
@@ -318,17 +319,12 @@ def detect_dialect(head: bytes, layout: Layout, delimiter: str = "") -> Layout:
     return replace(layout, found=found)
 
 
-class Fit(NamedTuple):
-    """How well a dialect fits the beginning of a file."""
-
-    dialect: Dialect
-    records: int
-    unread: int
-    misplaced: int  # records with a quote that neither ends a field nor stands for itself
-
-
-def _try_dialect(dialect: Dialect, layout: Layout, whole: bytes, text: str) -> Fit:
-    """Read the beginning of a file, `text`, by a dialect that lacks the names of its columns."""
+def _try_dialect(
+    dialect: Dialect, layout: Layout, whole: bytes, text: str
+) -> tuple[Dialect, float, int]:
+    """Return a dialect with the names of its columns, the share of records at the beginning of a
+    file (`text`) that it does not read, and how many are that or have a misplaced quote.
+    """
     header = next(read_text(text, dialect))
     dialect = replace(dialect, columns=tuple(" ".join(name.split()) for name in header))
     limited = replace(layout, found=dialect, max_record_bytes=len(whole))
@@ -342,7 +338,7 @@ def _try_dialect(dialect: Dialect, layout: Layout, whole: bytes, text: str) -> F
         except csv.Error:
             misplaced += 1
     unread = sum(isinstance(item, Reject) for item in items)
-    return Fit(dialect, max(len(items), 1), unread, misplaced)
+    return dialect, unread / max(len(items), 1), unread + misplaced
 
 
 def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:

@@ -174,21 +174,11 @@ def _may_go_on(text: str, at: int) -> bool:
 
 def detect_json_format(start: bytes) -> str:
     """Return the format of JSON: an object per line, or objects in any layout."""
-    lines = [line.strip(AROUND) for line in start.split(b"\n")[:50]]
-    whole = [line for line in lines if line.startswith(b"{") and line.endswith(b"}")]
-    if not whole:
-        return "json_objects"
-    if any(_parse_object_or_none(line) is not None for line in whole):
-        begun = [line for line in lines[:-1] if line.startswith(b"{")]  # the last may be cut off
-        if all(line.endswith(b"}") for line in begun):
-            return "json_lines"
-        objects = sum(_parse_object_or_none(line) is not None for line in lines)
-        return "json_lines" if 2 * objects > len(lines) else "json_objects"
-    if re.match(rb"\{\s*(?:'|u['\"])", whole[0]):
-        return "python_lines"
-    spans = islice(find_objects(start), 50)
-    is_json = any(_parse_object_or_none(start[a:b]) is not None for a, b in spans)
-    return "json_objects" if is_json else "json_lines"
+    if re.match(rb"\{\s*(?:'|u['\"])", start):
+        return PythonLines.name
+    lines = [one for line in start.split(b"\n")[:50] if (one := line.strip(AROUND))]
+    whole = sum(_parse_object_or_none(line) is not None for line in lines)
+    return JsonLines.name if 2 * whole >= len(lines) else JsonObjects.name
 
 
 def _parse_object_or_none(raw: bytes) -> dict[str, Any] | None:

@@ -176,9 +176,11 @@ def detect_json_format(start: bytes) -> str:
     """Return the format of JSON: an object per line, or objects in any layout."""
     if re.match(rb"\{\s*(?:'|u['\"])", start):
         return PythonLines.name
-    lines = [one for line in start.split(b"\n")[:50] if (one := line.strip(AROUND))]
-    whole = sum(_parse_object_or_none(line) is not None for line in lines)
-    return JsonLines.name if 2 * whole >= len(lines) else JsonObjects.name
+    *lines, _ = start.split(b"\n", 50)  # the last may be cut off
+    lines = [one for line in lines or [start] if (one := line.strip(AROUND))]
+    whole = [line for line in lines if line.startswith(b"{") and line.endswith(b"}")]
+    is_json = any(_parse_object_or_none(line) is not None for line in whole)
+    return JsonLines.name if is_json and 2 * len(whole) >= len(lines) else JsonObjects.name
 
 
 def _parse_object_or_none(raw: bytes) -> dict[str, Any] | None:

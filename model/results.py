@@ -109,3 +109,19 @@ class ExportResult(Result):
     """By simple model, the differences on test with their intervals."""
     questions: dict[str, Any] = field(default_factory=dict)
     """Labels that look wrong, where it can be trusted, where it is weak."""
+
+
+@dataclass(frozen=True)
+class UnlabelledResult(Result):
+    """Result of classify_without_labels: results.json."""
+
+    task: str
+    labels: list[str]
+    texts: int
+    """Reviews of the corpus that were answered."""
+    answers: dict[str, int]
+    """How many of them each class has."""
+    titles: dict[str, list[str]]
+    """The most frequent titles of the corpus with each answer: how customers say it."""
+    says: str
+    """That nothing measured it."""

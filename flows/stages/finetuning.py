@@ -82,6 +82,8 @@ class Finetuned(Stage):
         base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
         settings = change_settings(base, config.settings)
         described = {"arm": config.arm, "task": config.task, "seed": config.seed}
+        if config.phrases is not None:
+            described["phrases"] = config.phrases
         if arm.settings is not None:
             read = settings.model_dump(include=set(arm.settings))
             is_same = arm.is_cheap and settings.n_train is None  # with each seed

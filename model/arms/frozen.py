@@ -10,7 +10,7 @@ from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.model.arms import register
 from amazon_electra.model.arms.arm import Arm, Examples, Exported, Resources
 from amazon_electra.model.arms.out_of_fold import group_examples, list_labels
-from amazon_electra.model.finetuning.examples import Task
+from amazon_electra.model.finetuning.examples import Example, Task
 from amazon_electra.model.finetuning.head import Head, make_task, read_task_head
 from amazon_electra.model.finetuning.request import Request
 
@@ -44,11 +44,11 @@ class Frozen(Arm):
 
         arm, train = cls.open(train, request, resources, MAX_LABELS)
         labels, classes = list_labels(train), len(request.task.labels)
-        arm.layer, fitted = fit_layer(
-            arm.compute_states(train), labels, classes, group_examples(train)
-        )
+        states, said = arm.compute_states(train), arm.read_phrases(request.task)
+        found = fit_layer(states, labels, classes, group_examples(train), said)
+        arm.layer, fitted, factor = found
         arm.out_of_fold = fitted.describe(train)
-        arm.facts |= summarize_attempts(fitted.tried)
+        arm.facts |= summarize_attempts(fitted.tried) | {"phrase_factor": factor}
         arm.facts["parameters"] += fitted.model.coef_.size
         return arm
 
@@ -98,6 +98,19 @@ class Frozen(Arm):
         return states.compute_states(
             self.encoder, features, self.head.max_length, device, self.resources.cache
         )
+
+    def read_phrases(self, task: Task) -> np.ndarray:
+        """Return the directions of the classes by their phrases, float32 [classes, width]; none of
+        a task without phrases.
+        """
+        from amazon_electra.model.arms.phrases import average_phrases, take_directions
+
+        width = self.encoder.config.hidden_size
+        texts = [text for phrases in task.phrases for text in phrases]
+        if not texts:
+            return np.empty((0, width), np.float32)
+        states = self.compute_states([Example(str(i), text) for i, text in enumerate(texts)])
+        return average_phrases(take_directions(states, width), [*map(len, task.phrases)])
 
     def predict_logits(self, examples: Examples) -> np.ndarray:
         logits: np.ndarray = self.layer.compute_logits(self.compute_states(examples))

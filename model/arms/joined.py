@@ -33,7 +33,8 @@ class Joined(Parts):
         frozen, train = Frozen.open(train, request, resources, MAX_LABELS)
         labels, classes = list_labels(train), len(request.task.labels)
         texts, states = prepare_texts(train), frozen.compute_states(train)
-        found = fit_parts(texts, states, labels, classes, group_examples(train))
+        said = frozen.read_phrases(request.task)
+        found = fit_parts(texts, states, labels, classes, group_examples(train), said)
         words, frozen.layer, fitted, facts = found
         parts = []
         if words is not None:

@@ -12,6 +12,7 @@ import torch
 import transformers
 from onnx import numpy_helper
 from torch import Tensor, nn
+from torch.nn import functional
 
 from amazon_electra.beam_jobs.core.files import atomic_path, hash_bytes, write_json
 from amazon_electra.beam_jobs.core.locks import exclusive_lock
@@ -75,7 +76,9 @@ def write_shape(config: Any, folder: Path) -> None:
 
 
 class StatesClassifier(nn.Module):
-    """An encoder, the pooled states of its last layers, and the regression on them."""
+    """An encoder, the pooled states of its last layers, and the regression on them and on those of
+    the last at length 1.
+    """
 
     def __init__(self, encoder: Any, layers: int, weight: np.ndarray, bias: np.ndarray) -> None:
         super().__init__()
@@ -94,7 +97,8 @@ class StatesClassifier(nn.Module):
         )
         last = torch.cat(output.hidden_states[-self.layers :], -1)
         pooled = network.pool_tokens(last, attention_mask, self.encoder.config)
-        logits: Tensor = self.linear(pooled)
+        direction = functional.normalize(pooled[:, -self.encoder.config.hidden_size :], dim=1)
+        logits: Tensor = self.linear(torch.cat([pooled, direction], 1))
         return logits
 
 

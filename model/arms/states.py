@@ -22,6 +22,13 @@ from amazon_electra.beam_jobs.core.errors import refuse
 from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.model.arms.cache import keep_arrays, read_arrays
+from amazon_electra.model.arms.phrases import (
+    MANY,
+    add_scores,
+    fold_scores,
+    list_factors,
+    take_directions,
+)
 from amazon_electra.model.arms.regression import Fitted, fit_regression
 from amazon_electra.model.device import Device
 from amazon_electra.model.encoders.config import POOLING
@@ -68,14 +75,17 @@ class Layer:
     """A linear layer on raw states that standardizes and classifies."""
 
     weights: np.ndarray
-    """Float64 [classes, width]."""
+    """Float64 [classes, layers · width + width], of the states and of the last layer's at length
+    1."""
     offsets: np.ndarray
     """Float64 [classes]."""
 
     def compute_logits(self, states: np.ndarray) -> np.ndarray:
         """Return float32 [texts, classes] of states [texts, width]."""
+        width = self.weights.shape[1] - states.shape[1]
+        every = np.hstack([states, take_directions(states, width)])
         with threadpool_limits(1):  # sums in another order would differ
-            return (states @ self.weights.T + self.offsets).astype(np.float32)
+            return (every @ self.weights.T + self.offsets).astype(np.float32)
 
     def save(self, folder: Path) -> None:
         np.savez(folder / REGRESSION, weights=self.weights, offsets=self.offsets)
@@ -92,18 +102,45 @@ class Layer:
 
 
 def fit_layer(
-    states: np.ndarray, labels: np.ndarray, classes: int, groups: np.ndarray
-) -> tuple[Layer, Fitted]:
-    """Return the layer with the best C, and what was tried; `groups` stay in one fold."""
-    scaler = fit_scaler(states)
-    fitted = fit_regression(scaler.transform(states), labels, classes, STRENGTHS, groups)
-    return fold_scaler(scaler, *fitted.list_weights()), fitted
+    states: np.ndarray,
+    labels: np.ndarray,
+    classes: int,
+    groups: np.ndarray,
+    said: np.ndarray,
+) -> tuple[Layer, Fitted, float]:
+    """Return the layer with the best C, what was tried, and the factor of the classes' scores.
+    `groups` stay in one fold; `said` are the directions of the classes' phrases, [classes, width]
+    or none.
+    """
+    every = add_scores(states, said)
+    scaler, width = fit_scaler(every), states.shape[1]
+    rows = scaler.transform(every)
+
+    def fit(factor: float, strengths: Sequence[float]) -> Fitted:
+        stressed = np.hstack([rows[:, :width], factor * rows[:, width:]])
+        return fit_regression(stressed, labels, classes, strengths, groups)
+
+    found = {0.0: fit(0, STRENGTHS)}
+    strengths = STRENGTHS if len(labels) < MANY else (found[0].tried[0].C,)
+    found |= {factor: fit(factor, strengths) for factor in list_factors(rows[:, width:], labels)}
+    factor = min(found, key=lambda one: min(tried.loss for tried in found[one].tried))
+    layer = fold_layer(scaler, *found[factor].list_weights(), factor, said)
+    return layer, found[factor], factor
 
 
-def fold_scaler(scaler: StandardScaler, weights: np.ndarray, offsets: np.ndarray) -> Layer:
-    """Return the layer that does what the scaler and, after it, these weights do."""
+def fold_layer(
+    scaler: StandardScaler,
+    weights: np.ndarray,
+    offsets: np.ndarray,
+    factor: float,
+    said: np.ndarray,
+) -> Layer:
+    """Return the layer that does what these weights [rows, states + classes] do after the scaler,
+    with scores of the classes that are multiplied by the factor.
+    """
     rows = weights.astype(np.float64) / scaler.scale_
-    return Layer(rows, offsets - rows @ scaler.mean_)
+    rows[:, rows.shape[1] - len(said) :] *= factor
+    return Layer(fold_scores(rows, said), offsets - rows @ scaler.mean_)
 
 
 def fit_scaler(states: np.ndarray) -> StandardScaler:

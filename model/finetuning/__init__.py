@@ -1,4 +1,4 @@
 """Fine-tune encoders on tasks."""
 
-VERSION = 23
+VERSION = 24
 """Version of the output; results of another version are made anew."""

@@ -2,7 +2,8 @@
 a study with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.settings import MAX_SEED, Settings
 from amazon_electra.model.arms import find_arm, list_arms
 from amazon_electra.model.config import TASK, FinetuningSettings, RecipeName
+from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.request import Request, Start, change_settings, check_for_task
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.finetuning.tasks.corpus import LABEL
@@ -32,6 +34,9 @@ class FinetuneConfig(Settings, use_attribute_docstrings=True):
     start: str = Field(default="trained", pattern=r"^(trained|random|half|layers:[1-9]\d*)$")
     """weights that the network begins with: trained (the encoder's), random, half or layers:N
     (layers of the teacher)"""
+    phrases: dict[str, list[str]] | None = None
+    """class → short texts that say it, as a writer titles a review, in place of the task's own; {}:
+    none"""
     settings: dict[str, str] = Field(default={})
     """what differs from the recipe: fields of FinetuningSettings"""
     others: ClassVar = (FinetuningSettings,)
@@ -52,7 +57,7 @@ def make_request(
     """
     base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
     settings = change_settings(base, config.settings)
-    task = find_task(config.task, data)
+    task = give_phrases(find_task(config.task, data), config.phrases)
     reads_encoder = find_arm(config.arm).reads_encoder
     is_given = encoder is not None or not reads_encoder or config.start != "trained"
     require(is_given, f"the arm {config.arm} needs one", "encoder")
@@ -65,6 +70,19 @@ def make_request(
         tuple(map(Path, parts)),
     )
     return Request(begun, task, data, settings, config.seed, Path(cache) if cache else None)
+
+
+def give_phrases(task: Task, phrases: Mapping[str, Sequence[str]] | None) -> Task:
+    """Return the task with these phrases of its classes; a class that has none is said by its name.
+    UserError for a class that the task lacks.
+    """
+    if phrases is None:
+        return task
+    for name in phrases:
+        known = ", ".join(task.labels)
+        require(name in task.labels, f"no class of {task.name}, which has {known}", "phrases", name)
+    said = tuple(tuple(phrases.get(label) or (label,)) for label in task.labels)
+    return replace(task, phrases=said if phrases else ())
 
 
 def split_arm(text: str) -> tuple[str, str]:

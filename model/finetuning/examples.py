@@ -82,6 +82,8 @@ class Task:
     """For `span`: every question has an answer."""
     stars: Mapping[int, int] = field(default_factory=dict)
     """Stars → class, of a task on a corpus's reviews with stars; others are left out."""
+    phrases: tuple[tuple[str, ...], ...] = ()
+    """Short texts that say each class, as a writer titles a review (model/arms/phrases.py)."""
     trained_as: tuple[str, ...] = ()
     """Tasks with the same training examples: a model of theirs can be measured on this one."""
 

@@ -60,6 +60,7 @@ class Request:
             "teacher": str(self.start.teacher) if self.start.teacher else None,
             "data": str(self.data),
             "settings": self.settings.model_dump(),
+            "phrases": self.task.phrases,
             **({"parts": list(map(str, self.start.parts))} if self.start.parts else {}),
         }
 

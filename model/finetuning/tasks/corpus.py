@@ -27,6 +27,7 @@ from amazon_electra.model.finetuning.examples import (
     Split,
     Task,
 )
+from amazon_electra.model.recipes import read_yaml
 
 COLUMNS = ("review_id", "split", "sentences")
 RECORD = ("file", "row", "id")
@@ -40,6 +41,8 @@ LABEL = "label:"
 """Prefix of the name of a task of the user's own labels, before that of the column."""
 BATCH_ROWS = 8_192
 """Reviews that are read at once."""
+PHRASES: Mapping[str, Mapping[str, Sequence[str]]] = read_yaml("phrases")
+"""Task → class → phrases."""
 POLARITY = {1: 0, 2: 0, 4: 1, 5: 1}
 STARS = {stars: stars - 1 for stars in range(1, 6)}
 CORPUS_SPLITS: Mapping[Split, tuple[str, ...]] = {
@@ -69,6 +72,7 @@ def make_star_task(
     if all(len(numbers) == 1 for numbers in by_class):
         named = f"{by_class[0][0]} to {by_class[-1][0]}"
     has_steps = len(labels) > 2 and by_class == sorted(by_class)
+    own = PHRASES.get(name, {})
     return Task(
         name=name,
         shape="classification",
@@ -78,6 +82,7 @@ def make_star_task(
         source=f"the corpus's own reviews: {named} stars",
         question=question,
         stars=stars,
+        phrases=tuple(tuple(own[label]) for label in labels) if own else (),
     )
 
 
@@ -97,6 +102,7 @@ def make_label_task(name: str, data: Path | None, labels: Sequence[str] | None =
         read=partial(read_reviews, column=f"label.{column}", classes=classes, several=several),
         source=f"the corpus's own reviews: column {column}",
         question=f"which {column} does a review have?",
+        phrases=tuple((label,) for label in labels),
     )
 
 
@@ -137,6 +143,28 @@ def read_reviews(
     return sampler.finish()
 
 
+def read_texts(data: Path, n: int) -> Sequence[Example]:
+    """Return a sample of the reviews to train on, with labels or without."""
+    sampler = Sampler(Sampling(n))
+    for batch in _stream_batches(data, TRAINED, "review_id", ()):
+        for row in batch.to_pylist():
+            if sampler.wants(one := row["review_id"].hex(), None):
+                sampler.add(Example(one, " ".join(row["sentences"])))
+    return sampler.finish()
+
+
+def list_titles(data: Path, n: int) -> Counter[str]:
+    """Return the most frequent titles of a corpus with their counts, the first of them first."""
+    found: Counter[str] = Counter()
+    for path in sorted(data.glob("corpus-*.parquet")):
+        with pq.ParquetFile(path) as parquet:
+            if "has_title" in parquet.schema_arrow.names:
+                for batch in parquet.iter_batches(BATCH_ROWS, columns=["sentences", "has_title"]):
+                    rows = batch.to_pylist()
+                    found.update(row["sentences"][0] for row in rows if row["has_title"])
+    return Counter(dict(found.most_common(n)))
+
+
 def locate_reviews(data: Path, ids: Collection[str]) -> dict[str, dict[str, Any]]:
     """Return file, row, own id, title and text of each example's record, and what is sliced by."""
     files = sorted(data.glob("corpus-*.parquet")) if data.is_dir() else []
@@ -173,7 +201,7 @@ def _stream_batches(
     require(not missing, f"{files[0]}: no columns {', '.join(missing)}; make the corpus again")
     is_of_split = pc.field("split").cast(pa.string()).isin(list(splits))
     value = pc.field(column)
-    if isinstance(next(iter(classes), ""), str):
+    if isinstance(next(iter(classes), None), str):
         value = value.cast(pa.string())
     chosen = is_of_split & (value.isin(list(classes)) if classes else value.is_valid())
     ahead = {"batch_readahead": 2, "fragment_readahead": 1}

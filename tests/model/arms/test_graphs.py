@@ -15,7 +15,7 @@ def draw_classifier(encoder, classes, seed):
     with torch.no_grad():
         for tensor in encoder.parameters():
             tensor += torch.from_numpy(draw.normal(size=tensor.shape) * 0.01)
-    weight = draw.normal(size=(classes, 2 * encoder.config.hidden_size)).astype(np.float32)
+    weight = draw.normal(size=(classes, 3 * encoder.config.hidden_size)).astype(np.float32)
     bias = draw.normal(size=classes).astype(np.float32)
     return onnx.StatesClassifier(encoder, 2, weight, bias).eval()
 

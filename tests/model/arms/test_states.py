@@ -83,7 +83,9 @@ def test_a_dead_state_has_no_weight():
     states[:, 0] += labels
     states[:, 3] = (labels * 2 - 1) * 1e-33
 
-    layer, fitted = frozen.fit_layer(states, labels, 2, np.arange(200))
+    layer, fitted, _ = frozen.fit_layer(
+        states, labels, 2, np.arange(200), np.empty((0, 8), np.float32)
+    )
 
     assert np.abs(layer.weights).max() < 10
     assert fitted.tried[0].accuracy < 0.95

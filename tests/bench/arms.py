@@ -30,17 +30,25 @@ from amazon_electra.model.finetune import finetune
 from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.origin import write_origin
 
-TASKS = {"polarity": {}, "balanced polarity": {"sampling": "balanced", "balanced_test": "true"}}
+TASKS = {
+    "polarity": {},
+    "stars": {},
+    "balanced polarity": {"sampling": "balanced", "balanced_test": "true"},
+}
 COUNTS = (50, 200, 800, 3000)
 SAMPLES = 5
 ENCODERS = ("published", "adapted")
 FOLDS = {"selection": "cross-validation"}
+WITHOUT = ", without phrases"
+"""End of the name of an arm for which no class is said in words."""
 ARMS = {
     "TF-IDF": ("tfidf", ""),
     "frozen, as published": ("frozen", "published"),
     "frozen, adapted": ("frozen", "adapted"),
     "joined, as published": ("joined", "published"),
     "joined, adapted": ("joined", "adapted"),
+    f"frozen, adapted{WITHOUT}": ("frozen", "adapted"),
+    f"joined, adapted{WITHOUT}": ("joined", "adapted"),
     "fine-tuned, as published": ("finetuned", "published"),
     "fine-tuned, adapted": ("finetuned", "adapted"),
     "fine-tuned, as published, + TF-IDF": ("stack", "published"),
@@ -66,12 +74,15 @@ def prepare(given: argparse.Namespace) -> tuple[Path, dict[str, str], dict[str, 
     return corpus, {"published": str(origin), "adapted": cost["encoder"], "": ""}, cost
 
 
-def fit(arm: str, encoder: str, corpus: Path, task: str, count: int, seed: int, work: Path) -> Path:
+def fit(
+    title: str, encoder: str, corpus: Path, task: str, count: int, seed: int, work: Path
+) -> Path:
     """Fit an arm to a sample of labels; return the folder of its evaluation."""
+    arm, is_without = ARMS[title][0], title.endswith(WITHOUT)
 
     def name_cell(arm: str) -> str:
         source = Path(encoder).parent.name if find_arm(arm).reads_encoder else ""
-        return f"{task}-{count}-{seed}-{arm}-{source}".replace(" ", "-")
+        return f"{task}-{count}-{seed}-{arm}-{source}{WITHOUT * is_without}".replace(" ", "-")
 
     name, parts = name_cell(arm), find_arm(arm).combines
     tested = work / "cells" / f"{name}-test"
@@ -79,7 +90,8 @@ def fit(arm: str, encoder: str, corpus: Path, task: str, count: int, seed: int, 
         return tested
     config = FinetuneConfig(
         arm=arm,
-        task="polarity",
+        phrases={} if is_without else None,
+        task="stars" if task == "stars" else "polarity",
         seed=seed,
         recipe="published",
         settings={**TASKS[task], **FOLDS, "n_train": str(count), "n_test": "4000"},
@@ -154,8 +166,8 @@ def main() -> None:
         ]
         cells: dict[str, list[Path]] = {name: [] for name in chosen}
         for seed, name in itertools.product(range(given.samples), chosen):
-            arm, encoder = ARMS[name]
-            tested = fit(arm, encoders[encoder], corpus, task, count, seed, given.work)
+            encoder = encoders[ARMS[name][1]]
+            tested = fit(name, encoder, corpus, task, count, seed, given.work)
             cells[name].append(tested)
         rows = summarize(cells, given.base)
         found["rows"] += [{"task": task, "labels": count, **row} for row in rows]

@@ -123,8 +123,11 @@ def list_mistakes(invalid: ValidationError, kind: type[Settings] | None = None) 
             path += [cause.field] if cause.field and path[-1:] != [cause.field] else []
         if kind and error["type"] == "extra_forbidden":
             section: Any = kind
-            for name in path[:-1]:
-                section = section.model_fields[name].annotation
+            for name in path[:-1]:  # of a section, or of a dictionary of sections
+                in_section = isinstance(section, type)
+                section = (
+                    section.model_fields[name].annotation if in_section else get_args(section)[-1]
+                )
             known = [name for one in (section, *section.others) for name in one.model_fields]
             message = describe_unknown(path[-1], known)
         is_shown = error["type"] != SECRET and not isinstance(value, dict | BaseModel)

@@ -46,13 +46,9 @@ def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]
     if tasks := list(asked) or [*own, *_list_star_tasks(chosen, previews)]:
         return tasks
     first = previews[0]
-    rated = any(any(counts.values()) for counts in count_ratings(previews).values())
-    lack = "all its stars are of one class" if rated else "no stars"
     columns = [*first.mapping.values(), *(name or '""' for name in first.file.layout.unused)]
-    raise UserError(
-        f"{first.file.name}: {lack}, so there are no examples; its columns are "
-        f"{', '.join(columns)}; {fields.HINT}"
-    )
+    why = f"no stars, so there are no examples; its columns are {', '.join(columns)}"
+    raise UserError(f"{first.file.name}: {why}; {fields.HINT}")
 
 
 def check_labels(tasks: Sequence[str], chosen: Dump) -> None:
@@ -81,22 +77,10 @@ def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
         if has_stars and kind != "none":
             rated.append(preview)
             kinds.add(kind)
-    tasks = list_star_tasks() if rated else {}
     scale = _decide_scale(chosen, rated)
-    found = sorted(tasks)
-    if kinds == {"polarity"} or (scale and scale.name == BINARY):
-        found = [task for task in found if task != "stars"]
-    if scale and all(preview.is_whole for preview in previews):
-        stars = {number for one in rated for number in _map_stars(one, scale)}
-        classes = {task: {tasks[task].stars.get(n) for n in stars} - {None} for task in found}
-        found = [task for task in found if len(classes[task]) > 1]
-    return found
-
-
-def _map_stars(preview: Preview, scale: Scale | None) -> list[int]:
-    """Return the stars of the first records of a file; all have five where the scale is open."""
-    ratings = np.array([review.rating[0] for review in preview.reviews if review.rating])
-    return scale.map_ratings(ratings).tolist() if scale else [5] * len(ratings)
+    is_binary = kinds == {"polarity"} or (scale is not None and scale.name == BINARY)
+    tasks = sorted(list_star_tasks()) if rated else []
+    return [task for task in tasks if task != "stars" or not is_binary]
 
 
 def estimate_counts(
@@ -108,7 +92,9 @@ def estimate_counts(
     titles = words = 0.0
     for preview in previews:
         times = preview.count / max(1, len(preview.head))
-        for number, n in Counter(_map_stars(preview, scale)).items():
+        ratings = np.array([review.rating[0] for review in preview.reviews if review.rating])
+        numbers = scale.map_ratings(ratings).tolist() if scale else [5] * len(ratings)
+        for number, n in Counter(numbers).items():
             stars[f"train.{number}"] += round(times * n)
         for column, counts in labels.items():
             typed = preview.count_values(column)

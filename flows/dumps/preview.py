@@ -134,37 +134,15 @@ def describe_file(preview: Preview, scale: Scale | None, folds: bool) -> Iterato
         steps = " < ".join(order_classes([name for name, _ in counts.most_common()]))
         order = f"; in the order {steps}" if steps else ""
         yield f"label     {column}: {format_most(counts, SHOWN)}{order}"
-    if offer := offer_marks(preview):
-        yield f"label     {offer}"
     if n := preview.decoded_as_cp1252:
         other = f"not in {layout.encoding} and read as cp1252; name another with `dump.encoding`"
         yield f"encoding  {n:,} of the first texts are {other}"
-    column = preview.mapping.get("stars", fields.ABSENT)
-    given = (fields.unwrap(record.get(column)) for record in preview.records)
-    unknown = Counter(
-        repr(str(value)[:TEXT_CHARACTERS])
-        for value, review in zip(given, reviews, strict=True)
-        if not review.rating and value not in (None, "") and value == value  # NaN
-    )
-    if unknown:
-        values = format_most(unknown)
-        yield f"stars     {unknown.total():,} of the first values are not stars: {values}"
     ratings = [describe_rating(review.rating, scale) for review in reviews[:SHOWN]]
     width = max(map(len, ["no stars", *ratings]))
     for stars, review in zip(ratings, reviews, strict=False):
         text = " ".join(str(review.text).split())
         cut = text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"
         yield f"          {stars:<{width}}  {cut}"
-
-
-def offer_marks(preview: Preview) -> str:
-    """Return how the columns that hold 0 and 1 alone are read as one label; "" without several."""
-    known = [*preview.labels, *preview.file.layout.unused]
-    marks = [name for name in known if {*preview.count_values(name)} == fields.MARKS]
-    if len(marks) < 2:
-        return ""
-    option = show_option("--label", fields.JOIN.join(marks))
-    return f"{option} (columns of 0 and 1, which are one task of several labels)"
 
 
 def format_most(counts: Counter[str], shown: int = SHOWN_VALUES) -> str:

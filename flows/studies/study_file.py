@@ -305,10 +305,9 @@ def load_study(form: StudyForm) -> Study:
         study = parse_study(change_study(study, choice.settings), name)
     has_start = "origin" not in study.wanted or form.pretraining.start_from
     require(has_start, f"the study {name} adapts a published encoder", "pretraining.start_from")
-    if ("general_shards" in study.wanted) != bool(choice.general_text):
-        text = choice.general_text[0] if choice.general_text else None
-        need = "needs none; leave it out" if text else "pre-trains on general text: name its files"
-        raise UserError(f"the study {name} {need}", "study.general_text", text)
+    needs_text, text = "general_shards" in study.wanted, choice.general_text
+    why = f"the study {name} {'pre-trains on such text' if needs_text else 'needs none'}"
+    require(needs_text == bool(text), why, "study.general_text", text or None)
     check_unread_settings(form, study.wanted)
     try:
         check_places(study)

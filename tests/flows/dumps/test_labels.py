@@ -33,10 +33,6 @@ def write_stars(folder, name="rated.csv", stars=lambda i: i % 5 + 1):
     return write_csv(folder, name, "text,stars", lambda i: (f"leaks {i}", str(stars(i))))
 
 
-def write_fives(folder):
-    return write_stars(folder, stars=lambda i: 5)
-
-
 def write_bare(folder):
     return write_csv(folder, "bare.csv", "text,topic", lambda i: (f"boils {i}", "ab"[i % 2]))
 
@@ -50,7 +46,6 @@ def write_fasttext(folder):
 def test_a_run_has_the_tasks_that_its_dump_has_labels_for(tmp_path):
     rated, bare, fasttext = write_stars(tmp_path), write_bare(tmp_path), write_fasttext(tmp_path)
     binary = write_stars(tmp_path, "binary.csv", lambda i: i % 2 == 0)
-    good = write_stars(tmp_path, "good.csv", lambda i: 4 + i % 2)
     own = write_csv(
         tmp_path,
         "own.csv",
@@ -61,7 +56,6 @@ def test_a_run_has_the_tasks_that_its_dump_has_labels_for(tmp_path):
     assert choose(tmp_path, rated) == ["polarity", "stars"]
     assert choose(tmp_path, bare, rated) == ["polarity", "stars"], "one file with stars is enough"
     assert choose(tmp_path, binary) == ["polarity"]
-    assert choose(tmp_path, good) == ["stars"], "all are positive"
     assert choose(tmp_path, own, labels=["returned_because"]) == labelled
     assert choose(tmp_path, bare, labels=["topic"]) == ["label:topic"]
     assert choose(tmp_path, fasttext, labels=["label"]) == ["label:label"]
@@ -72,7 +66,6 @@ def test_a_run_has_the_tasks_that_its_dump_has_labels_for(tmp_path):
     [
         (write_bare, [], ["bare.csv", "topic"]),
         (write_fasttext, [], ["train.txt"]),
-        (write_fives, [], ["rated.csv", "one class", "--label"]),
         (write_bare, ["label:topic"], ["label:topic", "--label topic"]),
     ],
 )

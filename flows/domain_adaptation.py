@@ -26,9 +26,12 @@ from amazon_electra.flows.stages.cells import (
     list_cells,
     order_chains,
 )
-from amazon_electra.flows.stages.contrastive_adaptation import build_contrastive_stage
 from amazon_electra.flows.stages.model import build_model_stages, compare_with_champions
-from amazon_electra.flows.stages.pretraining import build_pretraining_stage, has_accelerator
+from amazon_electra.flows.stages.pretraining import (
+    build_contrastive_stage,
+    build_pretraining_stage,
+    has_accelerator,
+)
 from amazon_electra.flows.store.group import Group, Groups
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store

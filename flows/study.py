@@ -25,8 +25,7 @@ from amazon_electra.flows.store.group import Group, Groups
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import Study, load_study
-from amazon_electra.flows.studies.study_report import build_study_report
-from amazon_electra.flows.studies.study_stages import DEV, StudyStages
+from amazon_electra.flows.studies.study_stages import DEV, StudyStages, build_study_report
 
 planned_study: ContextVar[tuple[Study, Stage | None] | None] = ContextVar(
     "planned_study", default=None

@@ -1,7 +1,6 @@
 """Shows a run in the terminal, and its results at the end."""
 
 import importlib
-import json
 import logging
 import os
 import signal
@@ -24,6 +23,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.progress import format_report
 from amazon_electra.beam_jobs.core.terminal import escape_controls, print
 from amazon_electra.flows.store.flatten import summarize_manifest
@@ -178,7 +178,7 @@ class RunWarnings(logging.Handler):
 
 def print_results(folder: Path) -> None:
     """Print a table of arms and tasks with their metrics, the answer, and where the report is."""
-    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    report = read_json(folder / "report.json")
     console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = max(console.width, TABLE_WIDTH)

@@ -1,10 +1,11 @@
-"""Pre-training: shards → the discriminator and the generator, as transformers folders."""
+"""Trainings of an encoder: on shards, or on the titles and bodies of a corpus."""
 
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,20 @@ from pydantic import Field
 
 from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.nesting import read_json
-from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.configuration.form import Parameters
+from amazon_electra.beam_jobs.core.settings import Settings, replace_settings
+from amazon_electra.flows.configuration import form
+from amazon_electra.flows.configuration.form import CONTRASTIVE, Parameters
 from amazon_electra.flows.policy import PASSES, TOKENS
+from amazon_electra.flows.stages.origin import get_name
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.config import PretrainConfig, TrainingResources
+from amazon_electra.model.config import (
+    CONTRASTIVE_VERSION,
+    FREE_CONTRASTIVE_SETTINGS,
+    ContrastiveConfig,
+    PretrainConfig,
+    TrainingResources,
+)
 from amazon_electra.model.pretraining import VERSION
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.recipes import (
@@ -129,6 +138,39 @@ class Pretraining(Stage):
         return 0
 
 
+class ContrastiveAdaptation(Stage):
+    """`origin` and `corpus` → an encoder."""
+
+    name, version, Config = "contrastive-adaptation", CONTRASTIVE_VERSION, ContrastiveConfig
+    headline = ("pairs", "steps", "loss", "accuracy")
+    ends_run = True
+    inner = "encoder"
+    tracked = True
+    takes_accelerator = True
+
+    @property
+    def scratch(self) -> tuple[str, ...]:
+        return ("checkpoints",) if self.config.keep_checkpoints == 1 else ()
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        free = FREE_CONTRASTIVE_SETTINGS
+        return {n: v for n, v in super().parameters.items() if n not in free}
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from amazon_electra.model.contrastive import adapt_contrastively
+
+        made = adapt_contrastively(
+            self.config,
+            Path(self.inputs["origin"].locate(store)),
+            [Path(self.inputs["corpus"].locate(store))],
+            folder,
+            divide_cores(self.resources.replace(beside=0)),
+            yields=self.resources.beside > 0,
+        )
+        return asdict(made)
+
+
 def resolve_recipe(stage: Stage) -> Recipe:
     """Return the recipe of a pre-training with its settings; the smallest if none is known."""
     given = stage.parameters
@@ -219,3 +261,15 @@ def build_pretraining_stage(
     resources = Resources(device=chosen.device, processes=chosen.processes, beside=beside)
     own = p.recipe, chosen.trainer_settings, chosen.seed, shards, resources
     return build_training(*own, origin=origin, dev=dev, **budget)
+
+
+def build_contrastive_stage(
+    chosen: form.Pretraining, corpus: Stage, origin: Stage, beside: int = 0
+) -> ContrastiveAdaptation:
+    """Return the adaptation of the form; on a CPU it leaves cores to the jobs `beside` it."""
+    settings = chosen.settings if chosen.objective == CONTRASTIVE else {}
+    [config] = replace_settings([ContrastiveConfig(seed=chosen.seed)], settings, "pretraining")
+    device, inputs = chosen.finetuning_device, {"corpus": corpus, "origin": origin}
+    resources = Resources(device=device, processes=chosen.processes, beside=beside)
+    title = f"adaptation of {get_name(origin)}"
+    return ContrastiveAdaptation(config, inputs, resources=resources, title=title)

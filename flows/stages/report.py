@@ -1,6 +1,5 @@
 """The report: every comparison with its interval and test, the cost."""
 
-import json
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import list_changes, write_options
@@ -103,7 +103,7 @@ def describe_run(title: str, facts: RunFacts, store: Store) -> ReportInput:
     files = ("results.json", SUSPICIOUS, ERRORS, COST)
     folders = [store.fetch(model, *files) for model in facts.models]
     if origin and folders:  # the question is what the model is worth
-        model = json.loads((folders[0] / "results.json").read_text(encoding="utf-8"))["arm"]
+        model = read_json(folders[0] / "results.json")["arm"]
         cells = sorted(cells, key=lambda cell: cell.arm != model)
     arms = {cell.arm: cell for cell in reversed(cells)}
     names = list(dict.fromkeys(cell.arm for cell in cells))

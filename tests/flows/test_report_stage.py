@@ -16,7 +16,7 @@ from amazon_electra.flows.stages.cells import Cell, list_cells
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import load_study
-from amazon_electra.flows.studies.study_report import format_command as format_study_command
+from amazon_electra.flows.studies.study_stages import format_command as format_study_command
 from amazon_electra.model.report.inputs import ArmFacts
 from tests.flows.forms import fill_parameters
 from tests.flows.made import publish

@@ -7,7 +7,7 @@ from amazon_electra.flows.stages.external import build_external_stage
 from amazon_electra.flows.stages.report import is_held_out
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.studies.study_report import find_trainings
+from amazon_electra.flows.studies.study_stages import find_trainings
 from tests.flows.studies.loaded import build_stages
 
 

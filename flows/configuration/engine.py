@@ -4,7 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.settings import Settings
 
 HOST_AND_PORT = r"^\w[\w.-]*:\d{1,5}$"
@@ -48,13 +48,11 @@ class Engine(Settings, use_attribute_docstrings=True):
     @model_validator(mode="after")
     def _check_form(self) -> Self:
         for kind, names in REQUIRED.items():
-            for name in names:
-                if kind == self.kind and not getattr(self, name):
-                    raise UserError(f"missing; `--engine.kind {kind}` needs it", name)
-                if kind != self.kind and getattr(self, name):
-                    raise UserError(f"it is for `--engine.kind {kind}`", name, getattr(self, name))
-        if self.workers and self.kind == "local":
-            raise UserError("not for `--engine.kind local`: give `corpus.workers`", "workers")
+            for name, value in ((name, getattr(self, name)) for name in names):
+                why = f"{'it is' if value else 'missing; needed'} for `--engine.kind {kind}`"
+                require((kind == self.kind) == bool(value), why, name, value)
+        is_local = self.kind == "local" and self.workers
+        require(not is_local, "not for `--engine.kind local`: give `corpus.workers`", "workers")
         return self
 
     @property

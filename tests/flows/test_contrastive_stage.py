@@ -2,12 +2,10 @@
 
 import pytest
 
-from amazon_electra.flows.policy import MIN_FINETUNED
 from amazon_electra.model.arms import ADAPTED
 from amazon_electra.model.pretraining.input import pairs
 from tests.beam_jobs.dumps import review, rows_of, text_of, write_lines
 from tests.flows.calls import call_of, cross
-from tests.flows.made import publish_corpus
 
 ADAPTATION = "adaptation of mini-bert"
 
@@ -37,61 +35,6 @@ def test_a_published_encoder_is_adapted_to_titles_without_shards(list_published)
     adapted = stages[f"mini-bert{ADAPTED}, fine-tuned · polarity · seed 0"]
     assert adapted.inputs["encoder"] is adaptation
     assert adaptation.locate(store) == str(store.folder(adaptation) / "encoder")
-
-
-@pytest.mark.parametrize("effort", ["full", "quick"])
-def test_quick_runs_adapt_and_fine_tune_nothing(list_published, effort):
-    states = ["mini-bert{} + logistic regression", "mini-bert{} and TF-IDF together"]
-    names = {"TF-IDF", *(one.format("") for one in states)}
-    network = f"mini-bert{ADAPTED}, fine-tuned"
-    more = {*(one.format(ADAPTED) for one in states), network, f"{network}, and TF-IDF together"}
-    _, stages = list_published(f"effort={effort}")
-    arms = [stage.labels["arm"] for stage in stages.values() if stage.name == "finetuning"]
-    assert {*arms} == (names | more if effort == "full" else names)
-    assert (ADAPTATION in stages) == (effort == "full")
-    assert [arms[0], arms[1]] == ["TF-IDF"] * 2
-
-
-@pytest.mark.parametrize(
-    ("labels", "settings", "is_finetuned"),
-    [
-        (MIN_FINETUNED, [], True),
-        (MIN_FINETUNED - 4, [], False),
-        (MIN_FINETUNED - 4, ["effort=full"], True),
-        (MIN_FINETUNED, ["finetuning.labels=50"], False),
-        (MIN_FINETUNED - 4, ["finetuning.arms=pre-trained,tfidf"], True),
-    ],
-)
-def test_few_labels_are_not_fine_tuned_unless_somebody_asks(
-    list_published, monkeypatch, labels, settings, is_finetuned
-):
-    monkeypatch.setattr("amazon_electra.flows.policy.MIN_TITLES", 2)
-    store, stages = list_published(*settings)
-    stars = {f"{split}.{n}": labels // 4 for split in ("pretrain", "test") for n in (1, 5)}
-    publish_corpus(store, stages["corpus"], ["Broke at once"] * 2, stars)
-    stages = list_published(*settings)[1]
-    assert (f"mini-bert{ADAPTED}, fine-tuned · polarity · seed 0" in stages) == is_finetuned
-    assert "TF-IDF · polarity · seed 0" in stages
-
-
-@pytest.mark.parametrize(
-    ("titles", "settings", "is_adapted"),
-    [
-        (["Broke at once"] * 8, [], True),
-        (["Broke at once"] * 7 + ["Five Stars"] * 5, [], False),
-        ([""] * 20, [], False),
-        ([""] * 20, ["pretraining.objective=contrastive"], True),
-        (["Broke at once"] * 8, ["pretraining.objective=mlm"], False),
-        (["Broke at once"] * 8, ["pretraining.steps=9"], False),
-    ],
-)
-def test_titles_or_the_form_decide(list_published, monkeypatch, titles, settings, is_adapted):
-    monkeypatch.setattr("amazon_electra.flows.policy.MIN_TITLES", 8)
-    store, stages = list_published(*settings)
-    publish_corpus(store, stages["corpus"], titles)
-    _, stages = list_published(*settings)
-    assert (ADAPTATION in stages) == is_adapted
-    assert ("shards" in stages) == (bool(settings) and not is_adapted)
 
 
 def test_what_decides_the_result_names_the_stage(list_published):

@@ -5,7 +5,6 @@ import pytest
 
 from amazon_electra.flows.cli import main, running
 from amazon_electra.flows.configuration.form import Corpus, Pretraining
-from amazon_electra.flows.policy import MIN_FINETUNED
 from amazon_electra.flows.servers.health import find_free_port
 
 
@@ -83,18 +82,6 @@ def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
     assert total == f"{len(to_do)} stages to do, 0 complete"
     kinds = {line.split()[2] for line in to_do}
     assert kinds >= {"corpus", "pretraining", "finetuning", "evaluation", "report"}
-
-
-@pytest.mark.parametrize(("words", "is_told"), [([], True), (["--pretraining.steps", "9"], False)])
-def test_a_dry_run_says_when_adaptation_is_omitted(words, is_told, tmp_path, capsys):
-    (tmp_path / "own.csv").write_text(
-        "text,stars\n" + "".join(f"lamp {i},{i % 5 + 1}\n" for i in range(200))
-    )
-    words = [*words, "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
-    assert attempt("run", "--dry-run", *words) == 0
-    notes = [one for one in capsys.readouterr().out.splitlines() if one.startswith("note: ")]
-    assert sum("3 passes" in note and "fewer than 3 million" in note for note in notes) == is_told
-    assert sum(f"fewer than {MIN_FINETUNED:,}" in note for note in notes) == 1
 
 
 @pytest.mark.parametrize("variable", ["PREFECT_API_URL", "MLFLOW_TRACKING_URI"])

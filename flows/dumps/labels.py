@@ -1,10 +1,10 @@
 """The tasks of a dump and its counts, by its first records and by its corpus."""
 
+import fnmatch
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,6 @@ from amazon_electra.model.finetuning.tasks.corpus import CORPUS_SPLITS, LABEL, S
 from amazon_electra.model.pretraining.input.pairs import WORD, count_pairs, find_reason
 
 USES: dict[Split, str] = {"train": "train on", "dev": "choose by (dev)", "test": "test on"}
-SHOWN_CHARACTERS = 400
 TOKENS_PER_SENTENCE, TOKENS_PER_WORD = 17, 1.3
 """Of reviews, on average over the 79,278 real ones of docs/results.md."""
 
@@ -138,15 +137,12 @@ def count_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> Counts | 
     if len(lacking) == len(tasks):
         raise lacking[tasks[0]]
 
-    def fetch_files() -> Iterator[Path]:
-        for name in sorted(file["path"] for file in made["files"]):
-            if name.startswith("corpus-") and name.endswith(".parquet"):
-                yield store.fetch(corpus, name) / name
-
+    names = fnmatch.filter((file["path"] for file in made["files"]), "corpus-*.parquet")
+    files = (store.fetch(corpus, name) / name for name in sorted(names))
     share = result["splits"].get("pretrain", 0) / max(1, result["kept"])
     return Counts(
         {task: count_labelled(task, result) for task in tasks if task not in lacking},
-        count_pairs(fetch_files(), policy.MIN_TITLES),
+        count_pairs(files, policy.MIN_TITLES),
         share * result.get("sentences", 0) * TOKENS_PER_SENTENCE,
         left_out=[f"{task} is left out: {why}" for task, why in lacking.items()],
     )
@@ -165,12 +161,8 @@ def check_tasks(tasks: Sequence[str], result: Mapping[str, Any]) -> None:
             }
             if not there or (split == "train" and len(there) < 2):
                 few = "examples of one class" if there else "no example"
-                shown = ", ".join(f"{name} {n:,}" for name, n in sorted(counts.items()))
-                raise UserError(
-                    f"the corpus has {few} for {task} to {USES[split]}; its reviews by split: "
-                    f"{shown[:SHOWN_CHARACTERS]}; take a larger dump, or larger shares "
-                    "(`corpus.split`)"
-                )
+                why = f"the corpus has {few} for {task} to {USES[split]}"
+                raise UserError(f"{why}; take a larger dump, or larger shares (`corpus.split`)")
 
 
 def find_classes(

@@ -21,25 +21,6 @@ def test_the_recipes_of_the_form_are_the_models():
     assert Dump.model_json_schema()["properties"]["format"]["anyOf"][0]["enum"] == [*FORMATS]
 
 
-def test_settings_reach_their_fields():
-    given = fill_parameters(
-        [
-            "pretraining.steps=50",
-            "pretraining.learning_rate=5e-4",
-            "finetuning.seeds=3,4",
-            'finetuning.tasks=["stars"]',
-            "vocabulary.lower_case=false",
-        ],
-        recipe="small",
-    )
-    assert given.pretraining.steps == 50
-    assert given.finetuning.seeds == [3, 4]
-    assert given.finetuning.tasks == ["stars"]
-    assert given.vocabulary.lower_case is False
-    assert given.recipe == "small"
-    assert given.pretraining.settings == {"learning_rate": "5e-4"}, "what is no field of the form"
-
-
 START = "pretraining.start_from={a}"
 CONTRAST = [START, "pretraining.objective=contrastive"]
 GENERATOR = "pretraining.start_generator_from=org/gen"
@@ -84,12 +65,6 @@ def test_a_mistake_names_the_field(settings, field, tmp_path):
         fill_parameters([setting.format(a=place) for setting in settings], recipe="sample")
     assert told.value.field == field
     assert "\n" not in str(told.value)
-
-
-def test_a_field_of_the_form_is_not_taken_as_another_setting():
-    with pytest.raises(UserError) as told:
-        fill_parameters(pretraining={"settings": {"steps": "5"}})
-    assert told.value.field == "pretraining.steps"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """`run` asks for a dump and shows what is in it; wrong options are told in one line."""
 
-
 import pytest
 
 from amazon_electra.flows.cli import main, running

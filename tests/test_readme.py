@@ -13,6 +13,7 @@ import pytest
 from cyclopts import CycloptsError
 
 from amazon_electra.flows.cli import main, running
+from amazon_electra.flows.studies import study_file
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -53,8 +54,12 @@ MADE = re.findall(r"\$\(BIN\)/(amazon-electra .+)", (ROOT / "Makefile").read_tex
 @pytest.fixture
 def check_command(monkeypatch):
     """Parse a command, and fill the form of one that has any."""
-    for name in ("execute_graph", "execute_scoring", "load_study"):
-        monkeypatch.setattr(running, name, lambda *given: sys.exit())
+    for module, name in (
+        (running, "execute_graph"),
+        (running, "execute_scoring"),
+        (study_file, "load_study"),
+    ):
+        monkeypatch.setattr(module, name, lambda *given: sys.exit())
 
     def check(line):
         words = shlex.split(line)[1:]

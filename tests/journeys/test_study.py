@@ -65,7 +65,7 @@ def test_the_study_of_the_page_compares_its_arms(shell):
     [study] = re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S)
     (shell.folder / "my-study.yaml").write_text(study)
     write_sample(shell.folder / "reviews.json.gz", 2400, 0)
-    small = ["--seeds", "0", "--epochs", "1", *TRAINING]
+    small = ["--study.seeds", "0", "--study.epochs", "1", *TRAINING]
     printed = shell.type("amazon-electra study my-study.yaml --dump reviews.json.gz", *small)
     differences = read_report(printed)["differences"]
     assert [(one["a"], one["b"]) for one in differences] == [("pre-trained", "random")] * 2

@@ -60,6 +60,7 @@ class FlinkJob:
 
     def __post_init__(self) -> None:
         self._answered = time.monotonic()
+        self.manager = f"the engine's JobManager at {self.address}"
 
     def has_finished(self, patience: float | None = None) -> bool:
         """Ask whether the job has finished; announce its page once it is there. Raises JobFailed or
@@ -71,11 +72,12 @@ class FlinkJob:
             seconds = time.monotonic() - self._answered
             if seconds < (AWAY_SECONDS if patience is None else patience):
                 return False
-            raise self._describe_away(f"gives no answer for {seconds:.0f} s: {error}") from None
+            why = f"gives no answer for {seconds:.0f} s: {error}"
+            raise TransientError(f"{self.manager} {why}; {AGAIN}") from None
         self._answered = time.monotonic()
         if own is None:
             if self.id:
-                raise self._describe_away("has forgotten the job")
+                raise TransientError(f"{self.manager} has forgotten the job; {AGAIN}")
             return False
         if not self.id:
             self.id = own["jid"]
@@ -117,6 +119,3 @@ class FlinkJob:
             at_once = [one["stacktrace"] for one in newest.get("concurrentExceptions", ())]
             return describe_failure("\n".join([newest["stacktrace"], *at_once]))
         return describe_failure("")
-
-    def _describe_away(self, what: str) -> TransientError:
-        return TransientError(f"the engine's JobManager at {self.address} {what}; {AGAIN}")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from amazon_electra.beam_jobs.reading import delimited, detection, fields
 from amazon_electra.beam_jobs.reading.formats import FORMATS
+from amazon_electra.beam_jobs.reading.json_records import read_json_objects
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from tests.beam_jobs.dumps import rejects_of, review, run_job, texts_in, write_lines
@@ -107,30 +108,16 @@ def read_all(
     return records, [item for item in items if isinstance(item, Reject)], tally
 
 
-JSON_LIKE = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=20),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
-RECORD = st.fixed_dictionaries(
-    {}, optional={name: JSON_LIKE for names in fields.COLUMN_NAMES.values() for name in names[:2]}
-)
+FIELDS = st.sampled_from(["reviewText", "overall", "asin", "x"])
+RECORD = st.dictionaries(FIELDS, st.none() | st.floats() | st.text() | st.lists(st.integers()))
+STARTS = [b"review/text: words", b"", b"text,stars", b'"open', b"__label__1 T: x", b"\xff\xfe"]
 LINE = st.one_of(
     RECORD.map(lambda r: json.dumps(r).encode()),
     RECORD.map(lambda r: repr(r).encode("utf-8", "replace")),
     st.binary(max_size=60),
     st.text("{}[]\",:\\'\n\r\t abc/1__label__", max_size=60).map(str.encode),
-    st.sampled_from(
-        [
-            *(b"review/text: words", b"", b"text,stars", b'"open', b"__label__1 T: x"),
-            *(b"\xff\xfe", b"a\tb\tc"),
-        ]
-    ),
+    st.sampled_from(STARTS),
 )
-
-
 FOUND = {"delimited": delimited.Dialect(("text", "stars")), "text": True}
 
 
@@ -218,3 +205,18 @@ def test_a_quote_that_never_ends_costs_its_own_record_only(delimiter, quoted, pl
     assert ids == [f"r{i}" for i in range(ROWS) if i not in places]
     assert [(one.line, one.reason) for one in rejects] == [(i + 2, "broken CSV") for i in places]
     assert tally.lines == ROWS + 1
+
+
+BYTES = 400_000
+REPEATED = (  # after a beginning
+    *((b"{", b"\n"), (b'{"a": 1,', b" "), (b"{", b"\n \t"), (b"", b"{"), (b"", b"{[")),
+    *((b"", b'{"'), (b'{"a": "', b"\\"), (b'{"a"', b","), (b'{"a": [', b'{"b": 1},\n')),
+)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("start", "pattern"), REPEATED)
+def test_objects_take_no_longer_than_their_length(start, pattern):
+    content = start + pattern * (BYTES // len(pattern) // 4)
+    for _ in read_json_objects(io.BytesIO(content), Layout("json_objects"), Tally()):
+        pass

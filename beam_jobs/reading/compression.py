@@ -67,6 +67,8 @@ def refuse_unless_text(head: bytes, name: str) -> None:
 
 def _open_plain(packed: BinaryIO, path: str, compression: Compression, member: str) -> Any:
     plain: Any = packed
+    if not compression:
+        return plain
     if compression == "gz":
         plain = IGzipFile(fileobj=packed, mode="rb")
     elif compression == "bz2":
@@ -76,8 +78,6 @@ def _open_plain(packed: BinaryIO, path: str, compression: Compression, member: s
     elif compression == "zip":
         with _open_zip(path) as archive:
             plain = archive.open(member)
-    if not compression:
-        return packed
     plain = io.BufferedReader(plain, BUFFER_BYTES)
     start = plain.peek(len(UTF32))
     return Utf16Reader(plain) if start.startswith(UTF16) and not start.startswith(UTF32) else plain

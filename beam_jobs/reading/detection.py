@@ -93,7 +93,11 @@ def detect_layout(
         else:
             layout = format.inspect(head, layout, overrides, shown)
             format = find_format(layout.name)
-            records, rejects = read_head_records(head, layout, is_whole)
+            whole = head if is_whole else format.cut_head(head, layout)
+            limited = replace(layout, max_record_bytes=max(len(whole), 1))
+            items = list(read_records(io.BytesIO(whole), limited, Tally(), header=True))
+            records = [item[1] for item in items if not isinstance(item, Reject)]
+            rejects = [] if records else [item for item in items if isinstance(item, Reject)]
         columns = format.list_columns(layout, records)
         if columns:
             if format.has_only_strings and not overrides:
@@ -220,18 +224,6 @@ def read_head(path: str, first: bytes, compression: Compression, member: str, si
         while len(head) < size and (block := stream.read(size - len(head))):
             head += block
         return head
-
-
-def read_head_records(
-    head: bytes, layout: Layout, is_whole: bool
-) -> tuple[list[dict[str, Any]], list[Reject]]:
-    """Return the records of the beginning of a file, or the rejects in their place."""
-    if not is_whole:
-        head = find_format(layout.name).cut_head(head, layout)
-    limited = replace(layout, max_record_bytes=max(len(head), 1))
-    items = list(read_records(io.BytesIO(head), limited, Tally(), header=True))
-    records = [item[1] for item in items if not isinstance(item, Reject)]
-    return records, [] if records else [item for item in items if isinstance(item, Reject)]
 
 
 def detect_format(head: bytes, shown: str) -> str:

@@ -179,16 +179,14 @@ def detect_json_format(start: bytes) -> str:
     *lines, _ = start.split(b"\n", 50)  # the last may be cut off
     lines = [one for line in lines or [start] if (one := line.strip(AROUND))]
     whole = [line for line in lines if line.startswith(b"{") and line.endswith(b"}")]
-    is_json = any(_parse_object_or_none(line) is not None for line in whole)
+    is_json = any(map(_parse_object, whole))
     return JsonLines.name if is_json and 2 * len(whole) >= len(lines) else JsonObjects.name
 
 
-def _parse_object_or_none(raw: bytes) -> dict[str, Any] | None:
-    try:
-        found = json.loads(raw, strict=False)
-    except (ValueError, RecursionError):
-        return None
-    return found if type(found) is dict else None
+def _parse_object(raw: bytes) -> dict[str, Any]:
+    """Return an object, an empty one where there is none."""
+    found = parse_json(raw, 0, Tally(), Layout.encoding)
+    return found if type(found) is dict else {}
 
 
 def unwrap_records(head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
@@ -221,7 +219,7 @@ def _has_text(head: bytes, start: int) -> bool:
         if b"]" in head[start:first]:
             return False
         start = stop
-        if fields.find_column("text", {*(_parse_object_or_none(head[first:stop]) or ())}):
+        if fields.find_column("text", {*_parse_object(head[first:stop])}):
             return True
     return False
 

@@ -33,7 +33,7 @@ MAGIC: dict[Compression, bytes] = {
     "zip": b"PK\x03\x04",
 }
 PACKED = tuple(MAGIC)  # endings of names of packed files
-UTF16, UTF32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), codecs.BOM_UTF32_LE
+UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
 SKIPPABLE_FRAME = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # of Zstandard; pzstd begins with one
 MAX_ZIP_MEMBERS = 10_000  # each becomes a unit
 CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
@@ -45,7 +45,7 @@ PLAIN_BLOCK, BUFFER_BYTES = 1 << 18, 1 << 16  # bytes given out at once, and tak
 def detect_compression(head: bytes) -> Compression:
     if SKIPPABLE_FRAME.match(head):
         return "zst"
-    if head.startswith(UTF16) and not head.startswith(UTF32):
+    if head.startswith(UTF16):
         return "utf16"
     return next((name for name, magic in MAGIC.items() if head.startswith(magic)), "")
 
@@ -79,8 +79,7 @@ def _open_plain(packed: BinaryIO, path: str, compression: Compression, member: s
         with _open_zip(path) as archive:
             plain = archive.open(member)
     plain = io.BufferedReader(plain, BUFFER_BYTES)
-    start = plain.peek(len(UTF32))
-    return Utf16Reader(plain) if start.startswith(UTF16) and not start.startswith(UTF32) else plain
+    return Utf16Reader(plain) if plain.peek(2).startswith(UTF16) else plain
 
 
 @lru_cache(maxsize=1)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from amazon_electra.beam_jobs.config import TextConfig
-from amazon_electra.beam_jobs.text import personal_data
 from amazon_electra.beam_jobs.text.cleaning import clean_text, repair_mojibake
+from amazon_electra.beam_jobs.text.personal_data import mask_personal_data
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class TextPreparer:
 
     def mask(self, texts: list[str]) -> None:
         """Mask the personal data in texts, in place, if that is wanted."""
-        for i in personal_data.find_suspects(texts) if self.config.mask_personal_data else ():
-            texts[i], emails, phones = personal_data.mask_personal_data(texts[i])
+        for i, text in enumerate(texts) if self.config.mask_personal_data else ():
+            texts[i], emails, phones = mask_personal_data(text)
             if emails or phones:
                 self.notes["emails_masked"] += emails
                 self.notes["phones_masked"] += phones

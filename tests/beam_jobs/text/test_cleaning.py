@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from amazon_electra.beam_jobs.text.cleaning import clean_text, repair_mojibake, show_mojibake
-from amazon_electra.beam_jobs.text.personal_data import find_suspects, mask_personal_data
+from amazon_electra.beam_jobs.text.personal_data import mask_personal_data
 from tests.beam_jobs.dumps import review, run_job, texts_in, write_lines
 
 
@@ -83,15 +83,6 @@ def test_personal_data_is_masked(text, masked):
 )
 def test_other_numbers_are_not(text):
     assert mask_personal_data(text) == (text, 0, 0)
-
-
-@settings(max_examples=300)
-@given(st.lists(st.text("ab @＠.+-0123456789é", max_size=30), max_size=5))
-def test_what_has_anything_to_mask_is_a_suspect(texts):
-    suspects = find_suspects(texts)
-    changed = [i for i, text in enumerate(texts) if mask_personal_data(text)[0] != text]
-    assert set(changed) <= set(suspects)
-    assert find_suspects([*texts, "a@b.com", "", "555-1234"])[-2:] == [len(texts), len(texts) + 2]
 
 
 MOJIBAKE = {

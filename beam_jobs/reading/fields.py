@@ -57,7 +57,6 @@ OWN = re.compile(r"my\b", re.IGNORECASE)
 JOIN, MARKS = "+", {"0", "1"}
 """Between the names of columns whose texts are one, `--columns text=pros+cons`, or of those with
 marks that are the classes of one label, `--label broken+late`."""
-LANGUAGE_CODE = 2  # letters
 MIN_TEXT_WORDS = 5  # on average, of a column that seems to hold texts
 FEW_WORDS, MAX_BODY_CHARACTERS = 3, 40
 """A shorter body is one text with a title that is not: "Good" alone is no review of its own."""
@@ -186,10 +185,8 @@ def map_columns(
                 name = _choose_filled(field, words, name, prefix, records)
             if name:
                 found[field] = f"{prefix}{name}"
-    if text := found.get("text"):
-        found["text"] = _choose_language(text, columns, records)
-        if OWN.match(text) and not OWN.match(found.get("title", "")):  # of a book, of a product
-            found.pop("title", None)
+    if OWN.match(found.get("text", "")) and not OWN.match(found.get("title", "")):
+        found.pop("title", None)  # of a book, of a product
     found |= overrides
     if "text" not in found:
         raise UserError(f"{file}: {_explain_missing_text(order, records)}")
@@ -221,20 +218,6 @@ def _choose_filled(field: str, columns: set[str], name: str, prefix: str, record
         counts[name] = sum(value not in (None, "") for value in values)
         name = find_column(field, columns - counts.keys())
     return max(counts, key=counts.__getitem__, default="")
-
-
-def _choose_language(name: str, columns: Collection[str], records: Records) -> str:
-    """Return, of a text in several languages (`review.de`, `review.en`), what most records have."""
-    path, dot, language = name.rpartition(".")
-    if not dot or len(language) != LANGUAGE_CODE or LIST in name:
-        return name
-    width = len(path) + 1 + LANGUAGE_CODE
-    others = [one for one in columns if one.startswith(f"{path}.") and len(one) == width]
-    filled = Counter[str]()
-    for record in records:
-        [found] = expand_record(dict(record), others)
-        filled.update(one for one in others if found.get(one))
-    return min(others, key=lambda one: (-filled[one], not one.endswith(".en"), one))
 
 
 def format_entry(field: str, name: str) -> str:
@@ -275,7 +258,7 @@ def strip_column_name(name: str) -> str:
     name = name.rpartition(":")[2]  # behind a namespace of XML
     words = re.findall(r"[^\W_]+", re.sub("([a-z])([A-Z])", r"\1_\2", name).lower())
     words = words[1:] if words[:1] == ["my"] else words
-    if OF_REVIEW.issuperset(words[1:]):
+    if OF_REVIEW.issuperset(words[1:]) and "." not in name:  # review.de may be a language
         words = words[:1]
     letters = "".join(words[1:] if words[1:] and words[0] == "reviews" else words)
     return re.sub("^(review|bewertungs|rezensions|kunden)", "", letters) or letters

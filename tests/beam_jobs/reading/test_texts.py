@@ -123,13 +123,14 @@ def test_comment_comes_before_content_and_a_label_is_no_title(tmp_path):
     assert dict(row.layout.mapping) == {"text": "comment", "label.subject": "subject"}
 
 
-def test_the_language_of_most_reviews_is_read(tmp_path):
+def test_the_language_of_most_reviews_is_proposed(tmp_path):
     records = [
-        {"review": {"de": None, "en": f"It boils {i} times."}, "stars": 5} for i in range(30)
+        {"review": {"de": None, "en": f"It boils water {i} times a day."}, "stars": 5}
+        for i in range(30)
     ]
     records[0]["review"]["de"] = "Er kocht."
-    dump = write_lines(tmp_path / "own.json", records)
-    assert dict(look_at(dump).layout.mapping)["text"] == "review.en"
+    with refuses("own.json", "text=review.en"):
+        look_at(write_lines(tmp_path / "own.json", records))
 
 
 def test_a_column_that_stands_twice_is_none_unless_it_is_named(tmp_path):

@@ -70,10 +70,9 @@ def evaluate_model(
     examples = load_examples(task, data, split, sampling, left_out)
     fitted = find_arm(head.kind).load(folder, Resources(device, settings.precision, cache))
     if task.shape == "multilabel":
-        labels, held_out = list_labels(examples), OutOfFold.load(folder)
+        held_out, logits = OutOfFold.load(folder), fitted.predict_logits(examples)
         thresholds = choose_thresholds(held_out.logits, held_out.labels)
-        logits = fitted.predict_logits(examples)
-        predictions = predict_sets(logits, labels, examples, thresholds)
+        predictions = predict_sets(logits, list_labels(examples), examples, thresholds)
     else:
         predictions = fitted.predict_examples(examples, task)
     output.mkdir(parents=True, exist_ok=True)
@@ -81,14 +80,10 @@ def evaluate_model(
         answers = dict(zip(predictions.ids, predictions.predictions, strict=True))
         write_json(output / "answers.json", answers)
     seconds = round(time.perf_counter() - started, 3)
-    measured = summarize_predictions(predictions, task, split) | {
-        "model": str(folder),
-        "data": str(data),
-        "left_out": dict(left_out),
-        "seed": finetuning_run["seed"],
-        "encoder": finetuning_run["encoder"],
-        "seconds": seconds,
-    }
+    measured = summarize_predictions(predictions, task, split)
+    measured |= {"model": str(folder), "data": str(data), "left_out": dict(left_out)}
+    measured |= {name: finetuning_run[name] for name in ("seed", "encoder")}
+    measured["seconds"] = seconds
     write_predictions(predictions, output / "predictions.parquet")
     write_json(output / "metrics.json", measured)
     return EvaluationResult.of(measured)

@@ -84,17 +84,11 @@ class OutOfFold:
         return OutOfFold(list(ids), self.labels[rows], self.logits[rows], self.folds[rows])
 
     def save(self, folder: Path) -> None:
-        table = pa.table(
-            {
-                "id": self.ids,
-                "label": self.labels if self.labels.ndim == 1 else list(self.labels),
-                "fold": self.folds,
-                "logits": pa.FixedSizeListArray.from_arrays(
-                    pa.array(self.logits.ravel(), pa.float32()), self.logits.shape[1]
-                ),
-            }
-        )
+        labels = self.labels if self.labels.ndim == 1 else list(self.labels)
+        flat = pa.array(self.logits.ravel(), pa.float32())
+        logits = pa.FixedSizeListArray.from_arrays(flat, self.logits.shape[1])
         with atomic_path(folder / FILE) as partial:
+            table = pa.table([self.ids, labels, self.folds, logits], names=[*COLUMNS])
             pq.write_table(table, partial, compression="zstd")
 
     @classmethod
@@ -136,14 +130,11 @@ def group_examples(examples: Sequence[Example]) -> np.ndarray:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    keys: list[list[int | str]] = [[], []]
-    for example in examples:
-        keys[0].append(hash(fold_text(f"{example.text} {example.pair or ''}")))
-        keys[1].append(example.product)
-    n = len(examples)
-    largest = max(Counter(filter(None, keys[1])).values(), default=0)
-    if largest * FOLDS > n:
-        keys.pop()
+    n, products = len(examples), [example.product for example in examples]
+    texts = [hash(fold_text(f"{example.text} {example.pair or ''}")) for example in examples]
+    keys: list[Sequence[int | str]] = [texts]
+    if max(Counter(filter(None, products)).values(), default=0) * FOLDS <= n:
+        keys.append(products)
     rows, links = [], []
     for column in keys:
         first: dict[int | str, int] = {}

@@ -69,15 +69,16 @@ def test_a_damaged_one_is_named(tmp_path, damage):
 
 def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     checkpoints = Checkpoints(tmp_path, keep=3)
-    write(checkpoints, 1)
 
     def full(path):
         raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(runtime, "sync_path", full)
-        with pytest.raises(UserError, check=names("step-00000001")):
-            write(checkpoints, 2)
+    for last in ("none", "step-00000001"):
+        with monkeypatch.context() as patched:
+            patched.setattr(runtime, "sync_path", full)
+            with pytest.raises(UserError, check=names(f"checkpoint is {last}:")):
+                write(checkpoints, 2)
+        write(checkpoints, 1)
     assert names_in(tmp_path) == ["step-00000001"]
     write(checkpoints, 3)
     assert names_in(tmp_path) == ["step-00000001", "step-00000003"], "the next one is written"

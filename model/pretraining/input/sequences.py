@@ -106,12 +106,8 @@ class Shards:
 
     def sample_rows(self, sequences: int = SAMPLED_SEQUENCES) -> Rows:
         """Return the sequences of the first row groups, at least `sequences` if there are."""
-        sampled, count = [], 0
-        for group in self.row_groups:
-            if count < sequences:
-                sampled.append(group)
-                count += group.sequences
-        return self.read_groups(sampled)
+        ends = np.cumsum([group.sequences for group in self.row_groups])
+        return self.read_groups(list(self.row_groups[: np.searchsorted(ends, sequences) + 1]))
 
     def read_groups(self, groups: list[RowGroup]) -> Rows:
         return Rows.join([_read_group(group, self.max_length) for group in groups])

@@ -158,14 +158,11 @@ class Embeddings(nn.Module):
 
     def __init__(self, vocabulary_size: int, architecture: Architecture, dropout: float) -> None:
         super().__init__()
-        self.word = nn.Parameter(torch.empty(vocabulary_size, architecture.embedding))
-        self.position = nn.Parameter(
-            torch.empty(architecture.max_positions, architecture.embedding)
-        )
-        self.token_type = nn.Parameter(
-            torch.empty(architecture.type_vocabulary_size, architecture.embedding)
-        )
-        self.norm = LayerNorm(architecture.embedding, architecture.layer_norm_eps)
+        width, types = architecture.embedding, architecture.type_vocabulary_size
+        self.word = nn.Parameter(torch.empty(vocabulary_size, width))
+        self.position = nn.Parameter(torch.empty(architecture.max_positions, width))
+        self.token_type = nn.Parameter(torch.empty(types, width))
+        self.norm = LayerNorm(width, architecture.layer_norm_eps)
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, input_ids: Tensor, positions: Tensor, types: Tensor | None = None) -> Tensor:
@@ -173,10 +170,8 @@ class Embeddings(nn.Module):
         look_up = look_up_few if self.word.is_cuda else functional.embedding
         words = functional.embedding(input_ids, self.word)
         vectors = words + look_up(positions, self.position[: positions.shape[1]])
-        vectors = vectors + (
-            self.token_type[0] if types is None else look_up(types, self.token_type)
-        )
-        normed: Tensor = self.dropout(self.norm(vectors))
+        of_type = self.token_type[0] if types is None else look_up(types, self.token_type)
+        normed: Tensor = self.dropout(self.norm(vectors + of_type))
         return normed
 
 
@@ -211,14 +206,10 @@ class Encoder(nn.Module):
 
     def __init__(self, architecture: Architecture, dropout: float) -> None:
         super().__init__()
-        self.project = (
-            Projection(architecture.embedding, architecture.hidden)
-            if architecture.embedding != architecture.hidden
-            else nn.Identity()
-        )
-        self.layers = nn.ModuleList(
-            Layer(architecture, dropout) for _ in range(architecture.layers)
-        )
+        narrow, wide = architecture.embedding, architecture.hidden
+        self.project = Projection(narrow, wide) if narrow != wide else nn.Identity()
+        layers = (Layer(architecture, dropout) for _ in range(architecture.layers))
+        self.layers = nn.ModuleList(layers)
 
     def forward(self, embedded: Tensor, attention: Attention) -> Tensor:
         """Map [sequences, length, embedding] to [sequences, length, hidden]."""
@@ -246,6 +237,5 @@ def initialize_weights(module: nn.Module, seed: int, deviation: float = INITIALI
                 nn.init.xavier_uniform_(parameter, generator=generator)
             else:
                 width = INITIALIZER_RANGE if "embeddings" in name else deviation
-                nn.init.trunc_normal_(
-                    parameter, 0.0, width, -2 * width, 2 * width, generator=generator
-                )
+                ends = -2 * width, 2 * width
+                nn.init.trunc_normal_(parameter, 0.0, width, *ends, generator=generator)

@@ -18,7 +18,7 @@ from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.model.arms import ADAPTED
-from amazon_electra.model.questions.of_model import ERRORS, SUSPICIOUS
+from amazon_electra.model.questions.of_model import SUSPICIOUS
 from amazon_electra.model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts
 from amazon_electra.model.report.owner import COST
 
@@ -100,7 +100,7 @@ def build_report_stage(recipe: str, dump: Stage, facts: RunFacts) -> Report:
 def describe_run(title: str, facts: RunFacts, store: Store) -> ReportInput:
     """Return the run as the report's job reads it."""
     made, cells, origin = facts.made, facts.cells, find_stage(facts.made, "origin")
-    files = ("results.json", SUSPICIOUS, ERRORS, COST)
+    files = ("results.json", SUSPICIOUS, COST)
     folders = [store.fetch(model, *files) for model in facts.models]
     if origin and folders:  # the question is what the model is worth
         model = read_json(folders[0] / "results.json")["arm"]

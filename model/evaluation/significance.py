@@ -77,12 +77,10 @@ class Comparison:
         return replace(self, difference=-self.difference, low=-self.high, high=-self.low)
 
 
-def compute_interval(
-    metric: Metric, predictions: Predictions, seed: int = 0, samples: int | None = None
-) -> dict[str, float]:
+def compute_interval(metric: Metric, predictions: Predictions, seed: int = 0) -> dict[str, float]:
     """Return the value and its interval over examples: percentile bootstrap, or exact at 0, 1."""
     columns = metric.columns(predictions)
-    sums, resampled = columns.sum(0), _resample_sums([columns], seed, samples or SAMPLES)[0]
+    sums, resampled = columns.sum(0), _resample_sums([columns], seed)[0]
     value, values = float(metric.value(sums)), metric.value(resampled)
     low, high = _compute_percentiles(values)
     if metric.name == "ece":
@@ -103,7 +101,7 @@ def pool_seeds(
     if len(predictions) == 1:
         return compute_interval(metric, predictions[0], seed)
     columns = [metric.columns(p) for p in _align_examples(predictions)]
-    sums, resampled = np.array([c.sum(0) for c in columns]), _resample_sums(columns, seed, SAMPLES)
+    sums, resampled = np.array([c.sum(0) for c in columns]), _resample_sums(columns, seed)
     full = metric.value(sums)
     arranged = _arrange_seeds(full, seed_pairs)
     n, value = len(columns[0]), float(arranged.mean())
@@ -131,13 +129,13 @@ def _clip_interval(
     return float(low), float(high)
 
 
-def compute_exact_interval(found: int, n: int, level: float = LEVEL) -> tuple[float, float]:
+def compute_exact_interval(found: int, n: int) -> tuple[float, float]:
     """Return Clopper and Pearson's interval (1934) for a share, `found` of `n`."""
     from scipy.stats import beta  # takes a second to load
 
     if not n:
         return 0.0, 1.0
-    tail = (1 - level) / 2
+    tail = (1 - LEVEL) / 2
     low = float(beta.ppf(tail, found, n - found + 1)) if found else 0.0
     high = float(beta.ppf(1 - tail, found + 1, n - found)) if found < n else 1.0
     return low, high
@@ -156,7 +154,7 @@ def compare_arms(
     n = len(aligned[0])
     values = np.array([metric.value(columns.sum(0)) for columns in aligned], dtype=float)
     full = _arrange_seeds(values[: len(a)] - values[len(a) :], seed_pairs)
-    resampled = metric.value(_resample_sums(aligned, seed, SAMPLES))
+    resampled = metric.value(_resample_sums(aligned, seed))
     resampled = _arrange_seeds(resampled[: len(a)] - resampled[len(a) :], seed_pairs)
     difference = float(full.mean())
     if len(a) > 1:
@@ -225,13 +223,13 @@ def _arrange_seeds(values: np.ndarray, seed_pairs: Sequence[SeedPair] | None) ->
     return np.stack([values[list(row.values())].mean(0, keepdims=True) for row in rows.values()])
 
 
-def _resample_sums(columns: Sequence[np.ndarray], seed: int, samples: int) -> np.ndarray:
+def _resample_sums(columns: Sequence[np.ndarray], seed: int) -> np.ndarray:
     """Return sums of statistics on bootstrap samples, the same for all: [columns, samples, k]."""
     n, generator = len(columns[0]), np.random.default_rng(seed)
-    sums = np.empty((len(columns), samples, columns[0].shape[1]))
-    block = max(1, min(samples, MAX_BLOCK // n))
-    for start in range(0, samples, block):
-        size = min(block, samples - start)
+    sums = np.empty((len(columns), SAMPLES, columns[0].shape[1]))
+    block = max(1, min(SAMPLES, MAX_BLOCK // n))
+    for start in range(0, SAMPLES, block):
+        size = min(block, SAMPLES - start)
         drawn = generator.integers(0, n, (size, n)) + n * np.arange(size)[:, None]
         weights = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(float)
         for i, column in enumerate(columns):

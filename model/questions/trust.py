@@ -52,10 +52,8 @@ class Trust:
         )
 
 
-def choose_threshold(
-    confidence: np.ndarray, is_right: np.ndarray, target: float, level: float = LEVEL
-) -> Trust:
-    """Return the lowest threshold that keeps the promise, for all but 1 - `level` of dumps.
+def choose_threshold(confidence: np.ndarray, is_right: np.ndarray, target: float) -> Trust:
+    """Return the lowest threshold that keeps the promise, for all but 1 - LEVEL of dumps.
     `confidence` float [n] is the probability of each answer, `is_right` bool [n]; both are out of
     fold, of reviews that stand for those to come.
     """
@@ -65,7 +63,7 @@ def choose_threshold(
     order = np.argsort(-confidence, kind="stable")
     wrong = np.concatenate([[0], np.cumsum(~is_right[order])])
     counts = np.searchsorted(-confidence[order], -GRID, side="right")
-    needed = math.log(1 - level) / math.log(target)  # answers, all of them right
+    needed = math.log(1 - LEVEL) / math.log(target)  # answers, all of them right
     first, second = (share * n for share in SHARES_TO_BEGIN)
     least = max(needed, first, min(3 * needed, second))
     chosen, kept = None, 0
@@ -73,7 +71,7 @@ def choose_threshold(
         if count < least or count == kept:
             continue
         right = count - int(wrong[count])
-        if not right or beta.ppf(1 - level, right, count - right + 1) < target:
+        if not right or beta.ppf(1 - LEVEL, right, count - right + 1) < target:
             break
         chosen, kept = threshold, count
     if chosen is None:

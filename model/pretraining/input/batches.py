@@ -169,12 +169,10 @@ def split_batch(arrays: Arrays, size: int) -> list[Arrays]:
     ]
 
 
-def prefetch(
-    batches: Iterator[Arrays], depth: int = PREFETCH_DEPTH
-) -> Generator[Arrays, None, None]:
-    """Yield the same batches, which never end, made in a thread up to `depth` ahead."""
+def prefetch(batches: Iterator[Arrays]) -> Generator[Arrays, None, None]:
+    """Yield the same batches, which never end, made in a thread up to PREFETCH_DEPTH ahead."""
     with ThreadPoolExecutor(1, thread_name_prefix="batches") as maker:
-        ready = deque(maker.submit(next, batches) for _ in range(depth))
+        ready = deque(maker.submit(next, batches) for _ in range(PREFETCH_DEPTH))
         try:
             while True:
                 ready.append(maker.submit(next, batches))

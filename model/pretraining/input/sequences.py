@@ -104,10 +104,12 @@ class Shards:
     def vocabulary(self) -> Path:
         return self.folder / "vocabulary"
 
-    def sample_rows(self, sequences: int = SAMPLED_SEQUENCES) -> Rows:
-        """Return the sequences of the first row groups, at least `sequences` if there are."""
+    def sample_rows(self) -> Rows:
+        """Return the sequences of the first row groups, SAMPLED_SEQUENCES at least if there are."""
         ends = np.cumsum([group.sequences for group in self.row_groups])
-        return self.read_groups(list(self.row_groups[: np.searchsorted(ends, sequences) + 1]))
+        return self.read_groups(
+            list(self.row_groups[: np.searchsorted(ends, SAMPLED_SEQUENCES) + 1])
+        )
 
     def read_groups(self, groups: list[RowGroup]) -> Rows:
         return Rows.join([_read_group(group, self.max_length) for group in groups])

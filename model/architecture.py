@@ -1,6 +1,4 @@
-"""The shape of the networks that are pre-trained: fields with meaning, bounds, default and source
-(model/config.py says what the short names of sources stand for).
-"""
+"""The shape of the networks that are pre-trained; model/config.py names the sources."""
 
 from typing import Self
 

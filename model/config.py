@@ -1,8 +1,6 @@
-"""Settings of training: each field with its meaning, unit, bounds, default and source.
-
-Sources: paper is Clark et al. 2020, ELECTRA, arXiv 2003.10555, tables 6 and 7; google is
-google-research/electra (configure_pretraining.py, configure_finetuning.py, util/training_utils.py,
-README); bert is Devlin et al. 2019, arXiv 1810.04805.
+"""Settings of training: each field with its meaning, unit, bounds, default and source: paper is
+ELECTRA's (Clark et al. 2020, arXiv 2003.10555), google is google-research/electra, bert is Devlin
+et al. 2019 (arXiv 1810.04805).
 """
 
 from collections.abc import Mapping
@@ -57,15 +55,13 @@ class PretrainingConfig(Settings, use_attribute_docstrings=True):
     warmup: float = Field(default=0.01, ge=0, le=1)
     """share of the steps (google: 10,000 of 1,000,000)"""
     objective: Objective = "electra"
-    """what is learnt: electra, or masked language modelling, with next-sentence prediction
-    (mlm+nsp) or without"""
+    """what is learnt: electra, mlm (masked language modelling) or mlm+nsp (and next sentences)"""
     discriminator_weight: float = Field(default=50.0, ge=0)
     """weight of the discriminator's loss (paper)"""
     generator_weight: float = Field(default=1.0, ge=0)
     """weight of the generator's loss (paper)"""
     mask_token_fraction: float = Field(default=0.85, ge=0, le=1)
-    """share of the masked positions that become [MASK]; the others keep their token (google); MLM
-    has bert's 80/10/10"""
+    """share of the masked positions that become [MASK] (google); MLM has bert's 80/10/10"""
     dropout: float = Field(default=0.1, ge=0, lt=1)
     """dropout of hidden states and attention (paper)"""
     weight_decay: float = Field(default=0.01, ge=0)
@@ -84,8 +80,7 @@ class PretrainingConfig(Settings, use_attribute_docstrings=True):
     """decides the weights, the order of the sequences and the masked positions"""
     precision: Precision = Field(default="auto", description=AUTO_PRECISION)
     device_batch: int | None = Field(default=None, ge=1)
-    """sequences that a device computes at once, with accumulated gradients; none: its whole share.
-    Halved if they do not fit into its memory"""
+    """sequences that a device computes at once; none: its share, halved until it fits its memory"""
     log_every: int = Field(default=50, ge=1)
     """steps from one line of metrics to the next"""
     validate_every: int | None = Field(default=None, ge=1)
@@ -95,11 +90,9 @@ class PretrainingConfig(Settings, use_attribute_docstrings=True):
     checkpoint_every: int = Field(default=500, ge=1)
     """steps from one checkpoint to the next"""
     keep_checkpoints: int = Field(default=2, ge=1)
-    """number of checkpoints to keep, the newest, besides the best; a complete stage keeps none
-    unless this is set"""
+    """number of checkpoints to keep, the newest; a complete stage keeps none unless this is set"""
     compile: Switch = "auto"
-    """torch.compile, and on one GPU a CUDA graph of the step; auto: on CUDA, unless it fails; on:
-    also on a CPU, which it slows down"""
+    """torch.compile, and on one GPU a CUDA graph of the step; auto: on CUDA, unless it fails"""
 
     @property
     def has_segments(self) -> bool:
@@ -109,8 +102,7 @@ class PretrainingConfig(Settings, use_attribute_docstrings=True):
 
 class FinetuningSettings(Settings, use_attribute_docstrings=True):
     """Everything that decides what a fine-tuning computes; every arm of a comparison gets the same.
-
-    The defaults are google's for base; the recipes have others.
+    The defaults are google's for base.
     """
 
     learning_rates: tuple[Annotated[float, Field(ge=1e-8, le=1)], ...] = (1e-4,)
@@ -118,8 +110,7 @@ class FinetuningSettings(Settings, use_attribute_docstrings=True):
     epochs: float = Field(default=3.0, ge=0.01, le=1000)
     """passes through the training examples"""
     least_examples: int = Field(default=0, ge=0)
-    """with few labels, raise the epochs (to 20 at most) until a training goes through at least this
-    many examples"""
+    """with few labels, raise the epochs (to 20 at most) until it goes through so many examples"""
     batch: int = Field(default=32, ge=1, le=65_536)
     """examples in one step (paper)"""
     warmup: float = Field(default=0.1, ge=0, le=1)
@@ -129,42 +120,37 @@ class FinetuningSettings(Settings, use_attribute_docstrings=True):
     dropout: float | None = Field(default=None, ge=0, le=0.95)
     """dropout of hidden states and attention; none: as in the encoder's config.json"""
     layer_decay: float = Field(default=0.8, ge=0.1, le=1)
-    """learning rate of a layer as a fraction of that of the layer above: 0.8 for small and base,
-    0.9 for large (paper)"""
+    """learning rate of a layer as a fraction of that above it: large has 0.9, others 0.8 (paper)"""
     frozen_share: float = Field(default=0.0, ge=0, lt=1)
     """share of the layers, the lowest, that keep their weights, as the embeddings then do"""
     clip: float = Field(default=1.0, ge=0, le=1000)
     """largest global norm of the gradient"""
     max_length: int | None = Field(default=None, ge=8, le=8192)
-    """tokens of an input; longer texts are cut, questions with passages into overlapping windows;
-    none: 128, for questions with passages 384, at most the encoder's trained length"""
+    """tokens of an input, to which texts are cut, and passages into overlapping windows; none: 128,
+    for questions with passages 384, at most the encoder's trained length"""
     empty_windows: float | None = Field(default=1.0, ge=0, le=1000)
-    """of questions with passages: windows without an answer to train on for each with one, drawn by
-    the seed; none: all"""
+    """windows of passages without an answer to train on for each with one; none: all"""
     stride: int = Field(default=64, ge=0, le=8192)
-    """tokens that neighbouring windows of a passage share, at most half of those that the question
-    leaves"""
+    """tokens that windows of a passage share, at most half of those that the question leaves"""
     n_train: int | None = Field(default=500_000, ge=2)
-    """training examples at most, chosen by a hash; none: all. The default takes every published set
-    whole, and of a dump of hundreds of millions of reviews what a training gets through"""
+    """training examples at most, chosen by a hash; none: all. The default takes published sets
+    whole"""
     n_dev: int | None = Field(default=1000, ge=2)
     """dev examples at most, which choose learning rate and epoch; none: all"""
     n_test: int | None = Field(default=50_000, ge=2)
     """test examples at most; none: all"""
     selection: Literal["dev", "cross-validation"] = "dev"
     """what chooses settings, arms and the temperature: the dev split; or, for a corpus, five folds
-    of the training examples, where a dev split would be a few reviews: then it has none, and the
-    reviews of dev are test too"""
+    of the training examples: then it has no dev split, and the reviews of dev are test too"""
     sampling: Literal["balanced", "natural"] = "natural"
     """classes of the training examples; dev and test are natural unless balanced_test is set"""
     balanced_test: bool = False
     """balance dev and test too"""
     loss: Literal["cross_entropy", "focal"] = "cross_entropy"
-    """focal: focal loss (Lin et al. 2017, arXiv 1708.02002), for classification, tokens and
-    choice"""
+    """focal: of classification, tokens and choice (Lin et al. 2017, arXiv 1708.02002)"""
     focal_alpha: tuple[Annotated[float, Field(ge=0, le=1)], ...] = ()
-    """weight of each class in focal loss; one number: the weight of the second of two classes, the
-    first has the rest to 1 (eq. 5); empty: none (eq. 4)"""
+    """weight of each class in focal loss (eq. 5); one number: of the second of two classes, the
+    first has the rest to 1; empty: none (eq. 4)"""
     focal_gamma: float = Field(default=2.0, ge=0, le=100)
     """γ of focal loss"""
     class_weights: Literal["none", "balanced"] = "none"
@@ -198,10 +184,8 @@ class FinetuningSettings(Settings, use_attribute_docstrings=True):
 
 
 class AdaptationConfig(Settings, use_attribute_docstrings=True):
-    """Settings against forgetting, of a training that starts from loaded weights.
-
-    The trunk is what was loaded and is fine-tuned later: embeddings and encoder, without heads.
-    model/pretraining/defaults.py has the defaults for published encoders.
+    """Settings against forgetting, of a training that starts from loaded weights. The trunk is what
+    was loaded and is fine-tuned later: embeddings and encoder, without heads.
     """
 
     trunk_learning_rate: float | None = Field(default=None, gt=0)
@@ -245,8 +229,7 @@ class TrainingResources(Settings, use_attribute_docstrings=True):
         default="auto", description=f"{DEVICE.documentation}, xla-spmd all of them"
     )
     processes: int | None = Field(default=None, ge=1, le=256)
-    """processes on this machine that share each batch: one for each GPU, or for each group of CPU
-    cores; none: one"""
+    """processes on this machine that share each batch, one for each GPU, say; none: one"""
     threads: int | None = Field(default=None, ge=1)
     """CPU threads of each process; none: all cores, shared by the processes"""
 
@@ -264,8 +247,7 @@ class ContrastiveConfig(Settings, use_attribute_docstrings=True):
     batch: int = Field(default=128, ge=2, le=65_536)
     """pairs in one step"""
     device_batch: int | None = Field(default=None, ge=1)
-    """pairs whose activations a device holds at once; fewer take less memory and a third more time,
-    and change no negative; none: the batch"""
+    """pairs that a device holds at once: fewer take a third more time and change no negative"""
     learning_rate: float = Field(default=1e-4, gt=0, le=1)
     """peak, of AdamW"""
     warmup: float = Field(default=0.1, ge=0, le=1)

@@ -39,9 +39,7 @@ def evaluate(
     split: Annotated[Split, Doc("split of the task to evaluate on")] = "test",
     device: Annotated[Device, DEVICE] = "auto",
 ) -> EvaluationResult:
-    """Evaluate a folder of `model.finetune` on a split of a task's data; write the predictions and
-    metrics to `output`.
-    """
+    """Evaluate a folder of `model.finetune` on a split of a task's data."""
     model, data, output = Path(model), Path(data), Path(output)
     found = find_task(task, data, read_task_head(model).labels)
     return evaluate_model(model, found, data, output, split, device)

@@ -28,8 +28,7 @@ WORK = "attempts"
 Format = Literal["transformers", "onnx", "words", "skops", "parts"]
 """How an exported folder is loaded: by AutoModelForSequenceClassification (ONNX Runtime too), by
 ONNX Runtime alone, as TF-IDF (`Words`), as a pipeline of scikit-learn by skops, or as folders of
-these, whose logits are weighted and added. `score` and `mlflow models serve` know these and no
-arm."""
+these, whose logits are weighted and added. `score` and servers know these and no arm."""
 EXAMPLE_FIELDS = (
     *("n_train", "n_dev", "n_test", "sampling", "balanced_test"),
     *("selection", "max_length", "precision"),
@@ -107,10 +106,9 @@ class Arm(ABC):
     def fit(
         cls, train: Examples, dev: Examples, request: Request, resources: Resources, output: Path
     ) -> Self:
-        """Return the arm fitted to the training examples. `dev` chooses between its settings. It is
-        empty where there is nothing but the training examples: then an arm that does not
-        cross-validate finds one learning rate in `request`, and keeps what it ends with. What is
-        kept in the folder `output` / WORK meanwhile lets a killed fit continue.
+        """Return the arm fitted to the training examples. `dev` chooses between its settings; where
+        it is empty, an arm that does not cross-validate finds one learning rate in `request`, and
+        keeps what it ends with. What is kept in `output` / WORK lets a killed fit continue.
         """
 
     @abstractmethod
@@ -130,9 +128,7 @@ class Arm(ABC):
 
     @abstractmethod
     def export(self, folder: Path, temperature: float, task: Task) -> Exported:
-        """Write the folder that others load, but for config.json and the card; logits are to be
-        divided by `temperature`.
-        """
+        """Write the folder that others load, logits over `temperature`, without config and card."""
 
     def predict(self, texts: Sequence[str]) -> np.ndarray:
         """Return probabilities [texts, classes]."""

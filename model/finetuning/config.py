@@ -86,9 +86,7 @@ def give_phrases(task: Task, phrases: Mapping[str, Sequence[str]] | None) -> Tas
 
 
 def split_arm(text: str) -> tuple[str, str]:
-    """Return the arm and the encoder of `ARM:ENCODER`, or of an arm's name alone where it reads
-    none; without a known arm an empty text and the encoder.
-    """
+    """Return arm and encoder of `ARM:ENCODER`, or of an arm alone; without one "" and the text."""
     name, colon, encoder = text.partition(":")
     arm = list_arms().get(name)
     return (name, encoder) if arm and arm.reads_encoder == bool(colon) else ("", text)

@@ -185,9 +185,7 @@ class TrainingSetup:
 
 
 def train(model: nn.Module, training: TrainingSetup, learning_rate: float) -> Attempt:
-    """Return the attempt with the best state; the network itself ends where training ended. Where
-    it was killed, it goes on from its checkpoint; where it had ended, that holds the best state.
-    """
+    """Return the attempt with the best state; a training that was killed goes on where it was."""
     run = _Run(model, training, learning_rate)
     run.run()
     return run.attempt

@@ -1,6 +1,4 @@
-"""Takes whole optimizer steps as CUDA graphs: a small encoder's step is some thousand kernels of a
-few microseconds, which the host cannot begin as fast as a GPU ends them.
-"""
+"""Takes whole optimizer steps as CUDA graphs: the host begins kernels slower than a GPU ends them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,9 +10,7 @@ from torch import Tensor
 from amazon_electra.model.pretraining.network.masked_prediction import Batch, Sums
 
 WARM_UP = 2
-"""Steps that are taken and undone before a graph: torch.compile compiles and AdamW makes its
-moments in the first, and both find what they made in the second.
-"""
+"""Steps that are taken and undone before a graph: the first compiles, and makes AdamW's moments."""
 
 
 class CaptureFailed(RuntimeError):

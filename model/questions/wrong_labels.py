@@ -49,9 +49,7 @@ class WrongLabels:
 
     @property
     def most_listed(self) -> int:
-        """How many labels suspicious.csv lists: as many as may be wrong, and where no wrong ones
-        are claimed MIN_SHARE of all.
-        """
+        """How many labels suspicious.csv lists: those that may be wrong, else MIN_SHARE of all."""
         if self.high is None or not is_claimed(self.low, self.n):
             return int(MIN_SHARE * self.n)
         return math.ceil(self.high)

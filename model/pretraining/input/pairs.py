@@ -91,9 +91,7 @@ def read_pairs(corpora: Iterable[Path], body_tokens: int) -> Pairs:
 
 
 def count_pairs(files: Iterable[Path], most: int) -> int:
-    """Return how many pairs the pretrain split in these files of a corpus has, up to `most`; files
-    are read as far as needed, and no text where there are no titles.
-    """
+    """Return how many pairs the files of a corpus have, up to `most`; they are read no farther."""
     reviews = _read_reviews(files, titled=True)
     usable = (1 for title, body in reviews if not find_reason(title, body))
     return sum(islice(usable, most))

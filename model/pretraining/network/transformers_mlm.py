@@ -112,9 +112,8 @@ class TransformersMlm(PretrainingModel):
 
 
 Call = tuple[dict[str, Tensor], Tensor | None]
-"""Arguments of the module, and where the tokens of its rows are among all of the batch, flattened,
-−1 where there is padding; None: as in the batch.
-"""
+"""Arguments of the module, and the places of its tokens in the batch, flattened, −1 for padding;
+None: as in the batch."""
 
 
 def lay_out(network: Any, layout: Layout, input_ids: Tensor, batch: Batch) -> Iterator[Call]:

@@ -1,4 +1,4 @@
-"""Takes whole optimizer steps as CUDA graphs: the host begins kernels slower than a GPU ends them."""
+"""Takes whole steps as CUDA graphs: a GPU ends small kernels faster than a host begins them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

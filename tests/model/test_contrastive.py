@@ -89,13 +89,8 @@ def read_losses(output: Path) -> list[float]:
 )  # fmt: skip
 def test_a_title_of_stars_is_one_in_every_language(title):
     assert is_title_of_stars(title)
-
-
-@pytest.mark.parametrize(
-    "title", ["Stars and stripes", "Five of them broke", "Star Wars", "5", "Great", "One of a kind"]
-)
-def test_other_titles_are_none(title):
-    assert not is_title_of_stars(title)
+    others = ("Stars and stripes", "Five of them broke", "Star Wars", "5", "Great", "One of a kind")
+    assert not any(map(is_title_of_stars, others))
 
 
 def test_what_is_no_pair_is_left_out_by_reason():

@@ -8,7 +8,6 @@ import torch
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import runtime
-from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.loop import run_step
 from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.pretraining.runs import SHAPE, build, pretrain, read_curve
@@ -93,20 +92,6 @@ def test_validation_changes_no_weight(shards, dev_shards, tmp_path):
     ]
     assert weights[0] == weights[1]
     assert list(read_curve(tmp_path / "with", "validation_loss")) == list(range(1, 11))
-
-
-def test_validation_is_cheap_by_default(shards, dev_shards, tmp_path):
-    dev = Shards.open(dev_shards, "--validation", "dev")
-
-    def count_sequences(**settings):
-        validation = build(shards, tmp_path, dev=dev, **SMALL | settings).validation
-        return validation.count * validation.batches.size
-
-    assert count_sequences(steps="20") == 8  # a batch at least
-    assert count_sequences(steps="1000") == 24  # 0.03 of 8,000 in ten times
-    assert count_sequences(steps="100000") == 96  # whole batches of all that are there
-    assert count_sequences(steps="100000", validate_sequences="16") == 16
-    assert count_sequences(steps="20", validate_every="5", validate_sequences="48") == 48
 
 
 def test_continuing_another_run_is_refused(shards, tmp_path):

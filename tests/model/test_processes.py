@@ -146,15 +146,6 @@ def test_told_to_end_they_write_a_checkpoint(endless):
     assert runtime.load_state(newest).step == last
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="by prctl, which is Linux's")
-def test_they_end_with_the_process_that_started_them(endless):
-    process, ranks, _ = endless
-    process.kill()
-    _, alive = psutil.wait_procs(ranks, timeout=60)
-    assert not alive
-
-
 @pytest.mark.parametrize(
     ("codes", "first", "kind", "told"),
     [

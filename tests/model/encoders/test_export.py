@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-import torch
-from transformers import AutoModel, AutoTokenizer, ElectraForMaskedLM, ElectraForPreTraining
+from transformers import AutoModel, ElectraForMaskedLM, ElectraForPreTraining
 
 from amazon_electra.model.encoders.config import write_architecture
 from amazon_electra.model.pretraining.input.sequences import Shards
@@ -49,21 +48,3 @@ def test_a_random_encoder_has_config_and_tokenizer(trained, tmp_path):
     assert described[0] == described[1]
     for file in ("tokenizer.json", "tokenizer_config.json", "vocab.txt"):
         assert (written / file).read_bytes() == (encoder / file).read_bytes()
-
-
-def test_sentence_transformers_gives_the_mean_over_the_tokens(trained):
-    """And who trains the encoder further has the dropout of the architecture."""
-    sentence_transformers = pytest.importorskip("sentence_transformers")
-    _, result = trained
-    texts = ["word1 word2 word30", "word3"]
-    found = sentence_transformers.SentenceTransformer(result["encoder"], device="cpu").encode(texts)
-    model = AutoModel.from_pretrained(result["encoder"]).eval()
-    assert model.config.hidden_dropout_prob == model.config.attention_probs_dropout_prob == 0.1
-    inputs = AutoTokenizer.from_pretrained(result["encoder"])(
-        texts, padding=True, return_tensors="pt"
-    )
-    with torch.no_grad():
-        states = model(**inputs).last_hidden_state
-    mask = inputs["attention_mask"].unsqueeze(-1)
-    mean = (states * mask).sum(1) / mask.sum(1)
-    torch.testing.assert_close(torch.from_numpy(found), mean, atol=1e-5, rtol=1e-4)

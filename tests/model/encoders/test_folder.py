@@ -17,7 +17,6 @@ from amazon_electra.model.encoders.config import count_positions, read_architect
 from amazon_electra.model.encoders.known import warn_of_languages
 from amazon_electra.model.origin import load_origin
 from tests.model.encoders.checkpoints import KINDS, write_checkpoint
-from tests.model.pretraining.runs import pretrain
 from tests.refusals import names, of_field
 
 FILES = {
@@ -73,17 +72,6 @@ def test_a_field_of_another_type_is_no_crash(tmp_path, kind, value):
             found = read_config(folder)
             read_architecture(found)
             count_positions(found)
-
-
-def test_the_generator_of_an_electra_is_started_from(shards, tmp_path, capsys):
-    source = write_checkpoint(tmp_path / "published", "ELECTRA's discriminator")
-    narrow = {"hidden_size": 16, "num_attention_heads": 1, "intermediate_size": 64}
-    generator = write_checkpoint(tmp_path / "gen", "ELECTRA's generator", **narrow)
-    about = bring(source, tmp_path / "origin", "--generator", str(generator))
-    assert about["has_generator"]
-    assert {file.name for file in (tmp_path / "origin" / "generator").iterdir()} == FILES
-    pretrain(shards, tmp_path / "run", "--start-from", tmp_path / "origin", steps=1, batch=4)
-    assert f"starting from {tmp_path / 'origin'}\n" in capsys.readouterr().err
 
 
 def test_a_bert_is_no_generator(tmp_path):

@@ -91,15 +91,6 @@ def test_the_published_head_predicts_as_in_transformers(what, tmp_path, ids):
     torch.testing.assert_close(logits, expected, atol=1e-4, rtol=0)
 
 
-def test_a_head_of_its_own_is_left_out(tmp_path):
-    folder = write_checkpoint(tmp_path / "origin", "BERT with its head", tie_word_embeddings=False)
-    weights = load_file(folder / "model.safetensors")
-    weights["cls.predictions.decoder.weight"] = torch.randn(SIZE, 32)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-    _, left = load_here(folder, folder)
-    assert {name.split(".")[0] for name in left} == {"encoder_head"}
-
-
 @pytest.mark.parametrize("setting", ["layers=2", "heads=2", "layer_norm_eps=1e-12"])
 def test_a_setting_that_contradicts_the_origin_is_refused(setting, shards, tmp_path):
     folder = write_checkpoint(tmp_path / "origin", "BERT with its head")

@@ -3,7 +3,6 @@
 import numpy as np
 
 from amazon_electra.model.evaluation.predictions import Predictions
-from amazon_electra.model.report.results import repeat_over_pretrainings
 
 EXAMPLES = 200
 STUDIES = 200
@@ -72,21 +71,3 @@ def pretrained_study(number: int, spread: float, crossed: bool, effect: float = 
         finetuning = generator.normal(0, 0.1, (1 if crossed else 3, 3)) + np.zeros((3, 3))
         arms.append(pretrained_arm(generator, difficulty, spread, finetuning, gain))
     return arms
-
-
-def seedless_study(number: int, spread: float, crossed: bool):
-    """The first arm is pre-trained; the second is of random encoders, one for each of three
-    fine-tunings, which are compared with every pre-training: the report repeats them. All encoders
-    differ alike, so that the arms do not.
-    """
-    generator = np.random.default_rng([13, number])
-    difficulty = generator.normal(0.8, 1.0, EXAMPLES)
-    seeds = generator.normal(0, 0.1, (1, 3))
-    finetuning = [seeds if crossed else generator.normal(0, 0.1, (1, 3)) for _ in range(4)]
-    trained = pretrained_arm(generator, difficulty, spread, np.concatenate(finetuning[:3]))
-    random = pretrained_arm(generator, difficulty, spread, finetuning[3].T)
-    known = dict(zip(GRID, trained, strict=True))
-    repeated = repeat_over_pretrainings(
-        {(None, seed): one for seed, one in enumerate(random)}, known
-    )
-    return trained, [repeated[pair] for pair in GRID]

@@ -71,20 +71,6 @@ def test_of_predictions(name, reference, rows):
         assert compute_metric("loss", said) == pytest.approx(loss, rel=1e-4)
 
 
-def test_entity_f1_is_over_all_sentences():
-    """3 of 5 predicted are right, of 7 labelled: 2 · 3 / (5 + 7)."""
-    said = replace(
-        numbers(3),
-        scores={
-            "right": np.array([2.0, 0.0, 1.0]),
-            "predicted": np.array([3.0, 0.0, 2.0]),
-            "labelled": np.array([2.0, 0.0, 5.0]),
-        },
-    )
-    assert compute_metric("entity_f1", said) == pytest.approx(0.5)
-    assert compute_metric("entity_f1", said.take_rows([1])) == 0.0
-
-
 def test_calibration_errors_of_different_bins_do_not_cancel():
     """Too sure at 0.95, not sure enough at 0.55; the last bin has what is certain."""
     confidence = np.array([0.95, 0.55, 1.0], dtype=np.float32)

@@ -14,7 +14,6 @@ from tests.model.evaluation.simulated_studies import (
     STUDIES,
     predictions,
     pretrained_study,
-    seedless_study,
     study,
 )
 from tests.refusals import names
@@ -53,19 +52,6 @@ def test_three_pretrainings_of_three_finetunings_cover(spread, crossed):
     assert wrong / (2 * STUDIES) <= 0.06
     assert covered / (2 * STUDIES) >= 0.94
     assert of_one > 2 * wrong
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("spread", "crossed"), [(0.1, True), (0.2, False)])
-def test_repeated_random_encoders_count_once(spread, crossed):
-    wrong = covered = 0
-    for i in range(2 * STUDIES):
-        a, b = seedless_study(i, spread, crossed)
-        found = significance.compare_arms(METRICS["accuracy"], a, b, GRID, seed=i)
-        wrong += found.p < 0.05
-        covered += found.low <= 0 <= found.high
-    assert wrong / (2 * STUDIES) <= 0.06
-    assert covered / (2 * STUDIES) >= 0.94
 
 
 def test_a_large_difference_is_found():

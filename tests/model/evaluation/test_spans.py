@@ -90,26 +90,6 @@ def tokenizer(tmp_path_factory):
     return load_tokenizer(str(folder))
 
 
-def test_the_best_answer_is_taken_over_all_windows(tokenizer):
-    passage = "the lamp is great and " * 20 + "peter sat on the mat in london ."
-    example = Example("q", "who sat?", passage, answers=(("peter", passage.index("peter")),))
-    features = Featurizer(tokenizer, "span", max_length=48, stride=16)([example])
-    logits = []
-    for feature in features:
-        scores = np.zeros((2, len(feature.ids[0])))
-        if feature.target != [0, 0]:
-            scores[0, feature.target[0]] = scores[1, feature.target[1]] = 9.0
-        logits.append(scores)
-    said = spans.predict_answers(logits, features, [example], threshold=0.0, always_answered=False)
-    assert said.predictions == ["peter"]
-    assert said.scores["exact"].tolist() == [1.0]
-    assert said.scores["no_answer"].tolist() == [-18.0]
-    silent = spans.predict_answers(
-        logits, features, [example], threshold=-20.0, always_answered=False
-    )
-    assert silent.predictions == [""]
-
-
 @pytest.mark.parametrize(("tokens", "is_allowed"), [(29, True), (30, True), (31, False)])
 def test_the_longest_answer_has_thirty_tokens(tokenizer, tokens, is_allowed):
     passage = " ".join(["lamp"] * 40)

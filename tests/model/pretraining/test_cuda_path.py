@@ -60,23 +60,6 @@ def test_compiled_steps_are_the_plain_ones(shards, tmp_path, monkeypatch, object
         torch.testing.assert_close(second[name], tensor, rtol=1e-3, atol=1e-5, msg=name)
 
 
-@pytest.mark.slow
-def test_one_shape_is_compiled_once(shards, tmp_path):
-    """By Inductor and gcc. A run that is restored goes on as if it had never stopped."""
-    torch.compiler.reset()
-    settings = {"dropout": "0.1", "layers": "1", "compile": "on", "objective": "mlm"}
-    whole = training(shards, "cpu", tmp_path, **settings)
-    batches = list(islice(whole.batches.iterate_steps(0), 4))
-    take_steps(whole, batches[:2])
-    again = training(shards, "cpu", tmp_path, **settings)
-    again.restore_state(whole.copy_state())
-    for one in (whole, again):
-        stance = "fail_on_recompile" if one is whole else "default"
-        with torch.compiler.set_stance(stance):
-            take_steps(one, batches[2:])
-    assert_same_state(whole, again)
-
-
 def test_a_step_that_cannot_be_compiled_is_taken(shards, tmp_path, monkeypatch, capsys):
     def refuse(graph, inputs):
         raise RuntimeError("no compiler here\nand much more")
@@ -160,15 +143,6 @@ def test_what_was_restored_goes_on_the_same(shards, tmp_path, kind):
     for one in (whole, again):
         take_steps(one, batches[2:])
     assert_same_state(whole, again)
-
-
-@without_gpu
-def test_steps_on_a_gpu_are_the_cpus(shards, tmp_path):
-    losses = {}
-    for kind in ("cpu", "cuda"):
-        run = training(shards, kind, tmp_path / kind, dropout="0")
-        losses[kind] = take_steps(run, islice(run.batches.iterate_steps(0), 20))
-    assert losses["cuda"] == pytest.approx(losses["cpu"], abs=1e-3)
 
 
 @without_gpu

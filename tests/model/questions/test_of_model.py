@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.questions.of_model import answer_questions
-from amazon_electra.model.report.document import escape_markdown
 from amazon_electra.model.report.owner import Owner, list_short_answers
 from tests.model.questions.test_wrong_labels import simulate
 from tests.model.report.evaluations import render, write_cells
@@ -93,8 +92,6 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     (tmp_path / "results.json").write_text(json.dumps({"task": "t", "questions": found}))
     cells = write_cells(tmp_path, {"bert": 0.8}, seeds=[0])
     _, text = render(tmp_path, cells, models=["."])
-    weak = text.partition("## Where is it weak?")[2]
-    assert escape_markdown(found["slices"][0]["says"]) in weak
     for title in ("Which labels look wrong?", "Where can it be trusted?", "Where is it weak?"):
         assert f"## {title}" in text
     shown = [line for line in text.splitlines() if line.startswith("| shop.csv | ")]

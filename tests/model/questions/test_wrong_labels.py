@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from amazon_electra.model.arms.out_of_fold import OutOfFold
-from amazon_electra.model.evaluation.choice import average_arms
 from amazon_electra.model.questions.wrong_labels import MIN_SHARE, find_wrong_labels
 
 
@@ -86,20 +84,3 @@ def test_the_next_step_of_a_scale_is_not_wrong():
     found = find_wrong_labels(probabilities, given, steps=2)
     assert {one.place for one in found.suspicions[:70]} < set(flipped.tolist())
     assert found.low <= 75 <= found.high
-
-
-def test_the_mean_of_two_models_finds_more_than_either():
-    found = []
-    for seed in range(10):
-        _, labels, flipped = simulate(seed, 800, 75, classes=2)
-        truth, draw = labels.copy(), np.random.default_rng(seed + 100)
-        truth[sorted(flipped)] = 1 - labels[sorted(flipped)]
-        ids, folds = [str(place) for place in range(800)], np.arange(800) % 5
-        arms = [
-            (OutOfFold(ids, labels, 3 * draw.normal(2 * np.eye(2)[truth]), folds), None)
-            for _ in range(2)
-        ]
-        lists = [average_arms(own).probabilities for own in (arms[:1], arms[1:], arms)]
-        found.append([count_found(own, labels, flipped) for own in lists])
-    alone, other, together = np.mean(found, 0)
-    assert together > max(alone, other) + 5

@@ -3,11 +3,9 @@
 from collections import Counter, defaultdict
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from amazon_electra.model.arms.out_of_fold import assign_folds, group_examples
 from amazon_electra.model.finetuning.examples import (
     SPLITS,
     Example,
@@ -34,23 +32,6 @@ def test_labels_of_pretrain_and_train_are_trained_on(tmp_path):
             labelled = {r["review_id"].hex() for r in rows if r["stars"] in classes}
             assert read[split] == wanted & labelled
         assert read_ids(corpus, task, "train", 50) < read["train"]
-
-
-def test_a_product_is_in_one_fold(tmp_path):
-    corpus = write_corpus(tmp_path, files=1)
-    [file] = corpus.glob("*.parquet")
-    table = pq.read_table(file)
-    products = [None if i % 7 == 0 else 2**63 + i % 60 for i in range(len(table))]
-    pq.write_table(table.append_column("product", pa.array(products, pa.uint64())), file)
-    examples = find_task("stars").read(corpus, "train", Sampling(), Counter())
-    labels = np.array([example.label for example in examples])
-    folds = assign_folds(labels, group_examples(examples))
-    found = {}
-    for example, fold in zip(examples, folds, strict=True):
-        found.setdefault(example.product, set()).add(int(fold))
-    assert len(found.pop("")) > 1, "reviews without a product are not one product"
-    assert len(found) == 60
-    assert all(len(own) == 1 for own in found.values())
 
 
 def sample_by_sorting(examples, sampling):

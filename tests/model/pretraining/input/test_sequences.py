@@ -1,9 +1,7 @@
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.model.pretraining.input.batches import number_documents, number_positions
 from amazon_electra.model.pretraining.input.sequences import Shards, Stream
 from tests.model.synthetic_shards import write_shards
 from tests.refusals import names
@@ -42,22 +40,6 @@ def test_any_place_continues_as_if_never_stopped(shards, window):
     whole = take(Stream(shards, 0, window), 0, 14, 50)
     for position in (14, 98, 294, 308, 602):
         assert take(Stream(shards, 0, window), position, 14, 3) == whole[position : position + 42]
-
-
-def test_documents_and_positions(shards):
-    rows = next(Stream(shards, 0).iterate_batches(0, 32))
-    documents, positions = number_documents(rows), number_positions(rows.document_starts)
-    for i in range(32):
-        starts = np.flatnonzero(rows.document_starts[i])
-        length = rows.lengths[i]
-        assert (rows.input_ids[i][starts] == 2).all()
-        assert (documents[i, length:] == 0).all()
-        for number, (start, end) in enumerate(
-            zip(starts, [*starts[1:], length], strict=True), start=1
-        ):
-            assert (documents[i, start:end] == number).all()
-            assert (positions[i, start:end] == np.arange(end - start)).all()
-            assert rows.input_ids[i, end - 1] == 3
 
 
 def cut(path):

@@ -1,7 +1,6 @@
 """Tiny corpora and encoders that tests build for themselves."""
 
 import hashlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,6 @@ from transformers import (
     PreTrainedModel,
 )
 
-from amazon_electra.model.finetuning.examples import Example, Shape
 from tests.tokenizer_kinds import BERT, write_word_pieces
 
 GOOD = ("great", "lovely", "sturdy", "perfect", "splendid")
@@ -113,22 +111,3 @@ def write_distilbert(folder: Path) -> Path:
 def _save(model: PreTrainedModel, folder: Path) -> Path:
     model.save_pretrained(folder)
     return folder
-
-
-def examples_of_every_shape() -> Iterator[tuple[Shape, list[Example]]]:
-    """Shapes of tasks, and examples in words of `write_tokenizer`."""
-    several = [
-        Example(str(i), "who sat?", "peter sat on the lamp " * 20, answers=(("peter", 0),))
-        for i in range(3)
-    ]
-    yield "span", several
-    yield "classification", [Example(str(i), "lamp " * i, label=i) for i in range(4)]
-    yield "regression", [Example(str(i), "lamp", "great" * i, label=i / 3) for i in range(4)]
-    yield (
-        "tokens",
-        [Example(str(i), "", words=("peter", "sat")[:i], tags=(1, 0)[:i]) for i in (1, 2)],
-    )
-    yield (
-        "choice",
-        [Example(str(i), "who", label=i, choices=("lamp", "sat on", "peter")) for i in range(3)],
-    )

@@ -22,7 +22,7 @@ from tests.model.pretraining.termination import terminated_at
 
 STEPS, STOPPED = 12, 6
 LIKE_OTHERS = ("BERT", "DistilBERT", "XLM-R")
-"""Kinds that go the way of BERT with Unigram, and of RoBERTa."""
+"""Kinds that go the way of BERT with Unigram, and of RoBERTa; test_kinds.py has their states."""
 TEXTS = ["The lamp is great.", "Der Kessel ist kaputt! awful"]
 SETTINGS = {"batch": 8, "log_every": 3, "precision": "fp32", "origin_average": 0.25}
 SETTINGS |= {"dropout": 0.1}
@@ -40,20 +40,13 @@ def adapt(folder: Path, name: str) -> dict:
     return pretrain(folder / "shards", folder / name, *words, steps=STEPS, **SETTINGS)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param(kind, marks=pytest.mark.slow) if kind in LIKE_OTHERS else kind for kind in KINDS],
-)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in LIKE_OTHERS])
 def test_a_kind_goes_all_the_way(kind, corpus, tmp_path):
     published = write_kind(tmp_path / "published", kind)
     about = write_origin(str(published), tmp_path / "origin")
     assert about["vocabulary_size"] == len(AutoTokenizer.from_pretrained(published))
-    run_shard_steps(
-        [
-            *["--corpus", str(corpus), "--vocabulary", str(tmp_path / "origin")],
-            *["--output", str(tmp_path / "shards"), "--max_length", "64"],
-        ]
-    )
+    places = ["--corpus", corpus, "--vocabulary", tmp_path / "origin", "--max_length", 64]
+    run_shard_steps([*map(str, places), "--output", str(tmp_path / "shards")])
     whole = adapt(tmp_path, "whole")
     with pytest.raises(SystemExit), terminated_at(STOPPED):
         adapt(tmp_path, "stopped")

@@ -1,10 +1,9 @@
-"""Settings of a training from loaded weights; a run with them resumes to the same bytes."""
+"""Settings of a training from loaded weights; test_published_kinds.py resumes with them."""
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.device import open_device
 from amazon_electra.model.pretraining.assembly import build_training
 from amazon_electra.model.pretraining.input.sequences import Shards
@@ -12,11 +11,6 @@ from amazon_electra.model.pretraining.network.initial_weights import Origin
 from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.encoders.checkpoints import write_checkpoint
 from tests.model.pretraining.adaptation.published import read_origin, read_weights, train
-from tests.model.pretraining.runs import read_curve
-from tests.model.pretraining.termination import terminated_at
-from tests.refusals import names
-
-EACH = {"trunk_learning_rate": 1e-4, "origin_average": 0.3}
 
 
 def measure_moves(made, output):
@@ -40,22 +34,6 @@ def test_what_is_written_is_the_average(made, tmp_path):
     train(made, tmp_path / "mean", origin_average=0.25)  # done already: written again
     after = read_weights(tmp_path / "mean")
     assert all(torch.equal(tensor, before[name]) for name, tensor in after.items())
-
-
-def test_terminated_it_continues_to_the_same_bytes(made, tmp_path):
-    def train_here(name, **settings):
-        train(made, tmp_path / name, steps=10, **EACH | settings)
-
-    train_here("whole")
-    with terminated_at(5), pytest.raises(SystemExit):
-        train_here("cut")
-    train_here("cut")
-    file = "encoder/model.safetensors"
-    assert (tmp_path / "cut" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
-    losses = [read_curve(tmp_path / name, "loss") for name in ("whole", "cut")]
-    assert losses[0] == losses[1]
-    with pytest.raises(UserError, check=names("origin_average", "0.3")):
-        train_here("cut", origin_average=0)
 
 
 def build_head_bias(made, encoder, output):

@@ -4,7 +4,6 @@ of the labels, it has learnt how the dump was put together, and not what the rev
 """
 
 import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,10 +24,6 @@ MAX_SHARE = 0.5
 """Share of a model's gain from which on a rule explains most of it."""
 MIN_TITLES = 0.5
 """Share of the reviews with a phrase whose whole title it is: from then on it is their words."""
-ROUNDS = 8
-"""Rounds of masking: where one mark is gone, another may be left."""
-SENTENCE = 15
-"""Words of a sentence that is masked as a whole."""
 LENGTH, CAPITALS = "⟨the number of words⟩", "⟨capitals⟩"
 
 
@@ -45,8 +40,6 @@ class Giveaway:
     """Share of the model's gain over the class frequencies, in log-loss, that the rule has too."""
     accuracy: float
     """Accuracy of the rule on reviews that did not choose it."""
-    masked_accuracy: float
-    """Cross-validated accuracy of TF-IDF with the phrases masked."""
     majority: float
     """Accuracy of the most frequent class."""
     is_title: bool = False
@@ -61,10 +54,8 @@ class Giveaway:
         why = f"{what or f'one phrase, `{shown}`,'} decides ({', '.join(of_classes)})"
         remedy = " `--corpus.title false` leaves the titles out." if self.is_title else ""
         return (
-            f"{why}; such a rule alone is right in {self.accuracy:.1%} and has "
-            f"{self.explained:.0%} of what the model knows. Without it the accuracy is about "
-            f"{self.masked_accuracy:.0%} (most frequent class: {self.majority:.0%})."
-            f"{remedy}"
+            f"{why}; such a rule alone is right in {self.accuracy:.1%} (most frequent class: "
+            f"{self.majority:.0%}) and has {self.explained:.0%} of what the model knows.{remedy}"
         )
 
 
@@ -83,34 +74,27 @@ def find_giveaway(
     gain = float(-(shares * np.log(shares)).sum()) - loss
     if len(own) < MIN_TEXTS or gain < MIN_GAIN or len(classes) < 2:
         return None
-    first = choose_rule(tokens, own)
-    explained, accuracy = measure_rule(first, own)
+    rule = choose_rule(tokens, own)
+    explained, accuracy = measure_rule(rule, own)
     if explained >= MAX_SHARE * gain:
         # A model with class weights, or a poor one, may know less than words show.
-        gain = max(gain, cross_validate_words(tokens, own)[0])
+        gain = max(gain, cross_validate_words(tokens, own))
     if explained < MAX_SHARE * gain:
         return None
-    masked, rule = tokens, first
-    for _ in range(ROUNDS):
-        masked = [mask(words, rule.phrases, rule.shortest) for words in masked]
-        rule = choose_rule(masked, own)
-        if measure_rule(rule, own)[0] < MAX_SHARE * gain:
-            break
     places = range(len(classes))
     return Giveaway(
-        phrases=first.shown,
-        shares=[[float(one[own == k].mean()) for k in places] for one in first.columns],
+        phrases=rule.phrases,
+        shares=[[float(one[own == k].mean()) for k in places] for one in rule.columns],
         explained=min(1.0, explained / gain),
         accuracy=accuracy,
-        masked_accuracy=cross_validate_words(masked, own)[1],
         majority=float(shares.max()),
-        is_title=bool(titles) and first.are_titles([titles[i] for i in chosen]),
+        is_title=bool(titles) and rule.are_titles([titles[i] for i in chosen]),
     )
 
 
 def list_phrases(words: Sequence[str]) -> set[str]:
     """Return the phrases of a text: runs of MAX_WORDS words at most in small letters, and of words
-    with digits what they begin with.
+    with digits how they begin and how long they are: `8…(6)` of 863595.
     """
     small = [word.lower() for word in words]
     found = {
@@ -118,12 +102,8 @@ def list_phrases(words: Sequence[str]) -> set[str]:
         for n in range(1, MAX_WORDS + 1)
         for i in range(len(small) - n + 1)
     }
-    return found | {shape for word in small if (shape := shape_number(word))}
-
-
-def shape_number(word: str) -> str:
-    """Return `8…(6)` for 863595 and others like it; empty for words without digits."""
-    return f"{word[0]}…({len(word)})" if any(map(str.isdigit, word)) and len(word) > 1 else ""
+    numbers = (word for word in small if len(word) > 1 and any(map(str.isdigit, word)))
+    return found | {f"{word[0]}…({len(word)})" for word in numbers}
 
 
 @dataclass(frozen=True)
@@ -131,15 +111,11 @@ class Rule:
     """The group of each review, by the first of the phrases that it has."""
 
     phrases: list[str]
-    """The shortest of those that the same reviews have."""
-    shown: list[str]
-    """The one of those that says most to a reader."""
+    """Of those that the same reviews have the one that says most to a reader."""
     columns: list[np.ndarray]
     """Float [n] of each phrase: whether a review has it; or its length or share of capitals."""
     groups: np.ndarray
     """int [n]."""
-    shortest: int = 0
-    """Words of the shortest tenth."""
 
     def compute_information(self, part: slice, labels: np.ndarray) -> float:
         """Return the information, nats a review, that the groups of a part give of its labels; with
@@ -157,7 +133,7 @@ class Rule:
         digits.
         """
         short = [" ".join(re.findall(r"\w+", title.lower())) for title in titles]
-        for phrase, column in zip(self.shown, self.columns, strict=True):
+        for phrase, column in zip(self.phrases, self.columns, strict=True):
             own = [title for title, has in zip(short, column, strict=True) if has]
             are_words = all(map(str.isalpha, phrase.split(" ")))
             if not are_words or own.count(phrase) < MIN_TITLES * len(own):
@@ -176,8 +152,7 @@ def choose_rule(tokens: Sequence[Sequence[str]], labels: np.ndarray) -> Rule:
     rules = [choose_phrases(tokens, labels, half)] if any(tokens) else []
     for name, values in ((LENGTH, lengths), (CAPITALS, capitals)):
         edges = np.unique(np.quantile(values[:half], np.arange(0.1, 1, 0.1)))
-        groups, shortest = np.searchsorted(edges, values), int(np.quantile(lengths, 0.1))
-        rules.append(Rule([name], [name], [values], groups, shortest))
+        rules.append(Rule([name], [values], np.searchsorted(edges, values)))
     return max(rules, key=lambda rule: rule.compute_information(slice(half), labels))
 
 
@@ -192,7 +167,7 @@ def choose_phrases(tokens: Sequence[Sequence[str]], labels: np.ndarray, half: in
     has = vectorizer.fit_transform(tokens).tocsc()
     names = vectorizer.get_feature_names_out().tolist()
     totals = np.asarray(has.sum(0)).ravel()
-    rule = Rule([], [], [], np.zeros(len(tokens), np.int64))
+    rule = Rule([], [], np.zeros(len(tokens), np.int64))
 
     def rank_for_readers(phrase: str) -> tuple[bool, int]:  # words only, and many, say most
         return all(map(str.isalnum, phrase.split(" "))), phrase.count(" ")
@@ -206,8 +181,7 @@ def choose_phrases(tokens: Sequence[Sequence[str]], labels: np.ndarray, half: in
         rule.groups[(rule.groups == 0) & (column > 0)] = number
         is_same = (has.T @ column == totals[best]) & (totals == totals[best])
         same = [names[i] for i in np.flatnonzero(is_same)]
-        rule.phrases.append(min(same, key=lambda name: (name.count(" "), name)))
-        rule.shown.append(max(same, key=rank_for_readers))
+        rule.phrases.append(max(same, key=rank_for_readers))
         rule.columns.append(column)
     return rule
 
@@ -224,36 +198,9 @@ def measure_rule(rule: Rule, labels: np.ndarray) -> tuple[float, float]:
     return information, float(np.mean(said == labels[half:]))
 
 
-def mask(words: Sequence[str], phrases: Sequence[str], shortest: int) -> list[str]:
-    """Return the words without the sentences that have one of the phrases; without the phrase alone
-    where a sentence is longer than SENTENCE. Of LENGTH the first words, as many as the shortest
-    tenth of the texts has; of CAPITALS all in small letters.
-    """
-    if phrases == [LENGTH]:
-        return list(words[:shortest])
-    small = [word.lower() for word in words]
-    if phrases == [CAPITALS]:
-        return small
-    ends = [i + 1 for i, word in enumerate(small) if word[0] in ".!?…"]
-    starts, ends = [0, *ends], [*ends, len(small)]
-    keeps = [True] * len(small)
-    for phrase in phrases:
-        parts = phrase.split(" ")
-        for i in range(len(small)):
-            if small[i : i + len(parts)] == parts or shape_number(small[i]) == phrase:
-                number = bisect_right(starts, i) - 1
-                first, last = starts[number], ends[number]
-                if last - first > SENTENCE:
-                    first, last = i, i + len(parts)
-                keeps[first:last] = [False] * (last - first)
-    return [word for word, is_kept in zip(words, keeps, strict=True) if is_kept]
-
-
-def cross_validate_words(
-    tokens: Sequence[Sequence[str]], labels: np.ndarray
-) -> tuple[float, float]:
-    """Return the gain over the class frequencies, nats a review, and the accuracy of TF-IDF with
-    logistic regression over three folds.
+def cross_validate_words(tokens: Sequence[Sequence[str]], labels: np.ndarray) -> float:
+    """Return the gain over the class frequencies, nats a review, of TF-IDF with logistic regression
+    over three folds.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
@@ -262,11 +209,10 @@ def cross_validate_words(
 
     shares = np.bincount(labels) / len(labels)
     if np.bincount(labels).min() < 3:
-        return 0.0, float(shares.max())
+        return 0.0
     words = TfidfVectorizer(token_pattern=r"\S+", ngram_range=(1, 2), min_df=2, sublinear_tf=True)
     model = make_pipeline(words, LogisticRegression(C=4, max_iter=200))
     texts = [" ".join(one) or "⟨empty⟩" for one in tokens]
     probabilities = cross_val_predict(model, texts, labels, cv=3, method="predict_proba")
     own = take_logarithms(take_probabilities(probabilities, labels))
-    gain = float(own.mean() - shares @ np.log(shares))
-    return gain, float(np.mean(probabilities.argmax(1) == labels))
+    return float(own.mean() - shares @ np.log(shares))

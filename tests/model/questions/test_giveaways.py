@@ -55,7 +55,7 @@ PLANTED = {
 
 
 @pytest.mark.parametrize("kind", PLANTED)
-def test_each_planted_kind_is_found_and_masked(kind):
+def test_each_planted_kind_is_found(kind):
     texts, labels = write_texts()
     planted = [PLANTED[kind](text, label) for text, label in zip(texts, labels, strict=True)]
     titles = [one.partition(". ")[0] if kind == "title" else "" for one in planted]
@@ -65,8 +65,7 @@ def test_each_planted_kind_is_found_and_masked(kind):
     assert found.is_title == (kind == "title"), "words of the review"
     if kind == "title":
         assert found.phrases[0] in ("five stars", "one star")
-    assert found.masked_accuracy < 0.65
-    assert f"{found.masked_accuracy:.0%}" in found.describe(["bad", "good"])
+    assert f"{found.accuracy:.1%}" in found.describe(["bad", "good"])
     shuffled = np.random.default_rng(0).permutation(labels)
     assert find_giveaway(planted, shuffled, loss=0.1) is None
 

@@ -132,7 +132,7 @@ def test_a_mark_of_the_dump_is_named_first(tmp_path):
     found = answer_questions(
         held_out, test, TASK, data, tmp_path, lambda texts: predict((len(texts), 3)), 0.9
     )
-    assert found["giveaway"]["masked_accuracy"] < 0.5
+    assert found["giveaway"]["accuracy"] > 0.9
     assert found["trust"]["asked"]["n"] == 300
     (tmp_path / "results.json").write_text(json.dumps({"task": "t", "questions": found}))
     assert Owner.read(tmp_path).found["giveaway"] == found["giveaway"]

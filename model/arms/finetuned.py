@@ -25,14 +25,9 @@ class Finetuned(Arm):
     settings = None
 
     def __init__(
-        self,
-        model: Any,
-        head: Any,
-        tokenizer: str | Path,
-        resources: Resources,
-        facts: dict[str, Any],
+        self, model: Any, head: Any, tokenizer: str, resources: Resources, facts: dict[str, Any]
     ) -> None:
-        self.model, self.head, self.tokenizer = model, head, str(tokenizer)
+        self.model, self.head, self.tokenizer = model, head, tokenizer
         self.resources, self.facts = resources, facts
 
     @classmethod
@@ -87,7 +82,7 @@ class Finetuned(Arm):
         from amazon_electra.model.finetuning.network import load_finetuned
 
         model, head, _ = load_finetuned(folder)
-        return cls(model, head, folder, resources, {})
+        return cls(model, head, str(folder), resources, {})
 
     def export(self, folder: Path, temperature: float, task: Task) -> Exported:
         from amazon_electra.model.arms.onnx import write_network

@@ -56,15 +56,10 @@ class Parts(Arm):
 
     @classmethod
     def load(cls, folder: Path, resources: Resources) -> Self:
-        listed = read_json(folder / PARTS)
-        parts = [
-            Part(
-                one["folder"],
-                find_arm(one["arm"]).load(folder / one["folder"], resources),
-                one["weight"],
-            )
-            for one in listed
-        ]
+        parts = []
+        for one in read_json(folder / PARTS):
+            arm = find_arm(one["arm"]).load(folder / one["folder"], resources)
+            parts.append(Part(one["folder"], arm, one["weight"]))
         return cls(parts, {})
 
     def export(self, folder: Path, temperature: float, task: Task) -> Exported:

@@ -98,6 +98,5 @@ def choose_weights(
         loss = compute_loss(share, temperature)
         tried.append({"share": share, "temperature": round(temperature, 4), "loss": loss})
     tried.sort(key=lambda one: one["loss"])
-    best = tried[0]
-    shares = (best["share"], 1 - best["share"])
-    return [round(share / best["temperature"], 4) for share in shares], tried
+    share, temperature = tried[0]["share"], tried[0]["temperature"]
+    return [round(part / temperature, 4) for part in (share, 1 - share)], tried

@@ -111,8 +111,8 @@ def read_architecture(config: Config) -> Architecture:
     if kind:
         values = {ours: config.get(them, DEFAULTS.get(ours)) for ours, them in kind.fields.items()}
     else:
-        foreign = _read_foreign(config)
-        values = {ours: getattr(foreign, them, None) for ours, them in _FOREIGN_FIELDS.items()}
+        foreign, fields = _read_foreign(config), KINDS["bert"].fields
+        values = {ours: getattr(foreign, them, None) for ours, them in fields.items()}
         values["embedding"] = getattr(foreign, "embedding_size", values["hidden"])
         values["max_positions"] = count_positions(foreign) or DEFAULTS["max_positions"]
         values["layer_norm_eps"] = values["layer_norm_eps"] or DEFAULTS["layer_norm_eps"]
@@ -121,16 +121,6 @@ def read_architecture(config: Config) -> Architecture:
         return Architecture(**values, generator_multiplier=1.0)
     except ValidationError as invalid:
         raise UserError(f"config.json: {join_mistakes(invalid)}") from None
-
-
-_FOREIGN_FIELDS = {
-    "layers": "num_hidden_layers",
-    "heads": "num_attention_heads",
-    "hidden": "hidden_size",
-    "intermediate": "intermediate_size",
-    "type_vocabulary_size": "type_vocab_size",
-    "layer_norm_eps": "layer_norm_eps",
-}
 
 
 def count_positions(config: Any) -> int | None:

@@ -21,10 +21,8 @@ def make_pairs(rng: np.random.Generator, rows: Rows, cls: int, sep: int) -> dict
     """
     sequences, length = rows.input_ids.shape
     slots = max(1, length // TOKENS_PER_SLOT)
-    ids, documents, positions, types = (
-        np.zeros((sequences, length), dtype=np.int64) for _ in range(4)
-    )
-    places, not_next = (np.zeros((sequences, slots), dtype=np.int64) for _ in range(2))
+    ids, documents, positions, types = np.zeros((4, sequences, length), dtype=np.int64)
+    places, not_next = np.zeros((2, sequences, slots), dtype=np.int64)
     weights = np.zeros((sequences, slots), dtype=np.float32)
     cut = [_cut_documents(rng, rows, i) for i in range(sequences)]
     seconds = [second for row in cut for _, second in row if second]

@@ -14,7 +14,6 @@ from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.pretraining.network.encoder import (
     Embeddings,
-    Encoder,
     LayerNorm,
     Linear,
     set_product_type,
@@ -81,12 +80,6 @@ class OwnModel(PretrainingModel):
         self.embeddings = Embeddings(vocabulary_size, architecture, config.dropout)
         self.add_networks(vocabulary_size, architecture)
         set_product_type(self, dtype)
-
-    @property
-    def trunk(self) -> Encoder:
-        """Return the network that is fine-tuned later; its embeddings are `embeddings`."""
-        trunk: Encoder = getattr(self, self.trunk_name)
-        return trunk
 
     def list_trunk_names(self) -> set[str]:
         beginnings = ("embeddings.", f"{self.trunk_name}.")

@@ -25,10 +25,9 @@ def read_card(folder: Path) -> dict[str, str]:
     """
     file, metadata = folder / "README.md", None
     text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
-    before, _, rest = text.partition("---\n")
-    if not before.strip() and "---\n" in rest:
+    if front := re.match(r"\s*---\n(.*?)---\n", text, re.DOTALL):
         with suppress(ValueError):
-            metadata = load_yaml(rest.partition("---\n")[0])
+            metadata = load_yaml(front[1])
     metadata = metadata if isinstance(metadata, dict) else {}
 
     def join(value: Any) -> str:
@@ -101,12 +100,10 @@ def warn_of_amazon(about: Mapping[str, Any]) -> str:
 def find_languages(about: Mapping[str, Any]) -> set[str]:
     """Return the languages (ISO 639-1) by origin.json or else by name; none where neither says."""
     listed = str(about.get("languages", "")).lower().split(", ")
-    codes = [
-        code for code in listed if code == MULTILINGUAL or re.fullmatch(r"[a-z]{2}(-\w+)?", code)
-    ]
-    if not codes:
-        one = find_known(str(about.get("name", "")))
-        codes = [*one.languages] if one else []
+    form = rf"{MULTILINGUAL}|[a-z]{{2}}(-\w+)?"
+    codes = [code for code in listed if re.fullmatch(form, code)]
+    if not codes and (one := find_known(str(about.get("name", "")))):
+        codes = [*one.languages]
     short = [code if code == MULTILINGUAL else code[:2] for code in codes]
     return {SAME.get(code, code) for code in short}
 

@@ -192,17 +192,12 @@ def list_figures(
     """
     every = [predictions] if isinstance(predictions, Predictions) else predictions
     counts = np.sum([_count_classes(one).sum(0) for one in every], axis=0)
-    right, answered, n = np.split(counts, 3)
-    return [
-        {
-            "label": label,
-            "n": int(n[c]),
-            "answered": int(answered[c]),
-            "recall": float(right[c] / n[c]) if n[c] else None,
-            "precision": float(right[c] / answered[c]) if answered[c] else None,
-        }
-        for c, label in enumerate(labels)
-    ]
+    found = []
+    for label, right, answered, n in zip(labels, *np.split(counts, 3), strict=True):
+        recall, precision = (float(right / of) if of else None for of in (n, answered))
+        shares = {"recall": recall, "precision": precision}
+        found.append({"label": label, "n": int(n), "answered": int(answered), **shares})
+    return found
 
 
 def count_confusions(predictions: Predictions) -> list[list[int]]:

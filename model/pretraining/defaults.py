@@ -35,12 +35,10 @@ def choose_settings(
         config = read_config(folder)
         shape, kind = read_architecture(config), config["model_type"]
         is_ours = find_kind(config) is not None  # else transformers' own module holds it
-        # its weights say whether there is a head, not config.json, which may name one that is not
-        # there or that has a table of its own
-        if is_ours:
-            has_lm_head = has_mlm_head(read_weights(folder, config))
-        else:
-            has_lm_head = not load_masked_lm(folder)[1]
+        # of its weights: config.json may name a head that is not there, or has its own table
+        has_lm_head = (
+            has_mlm_head(read_weights(folder, config)) if is_ours else not load_masked_lm(folder)[1]
+        )
     is_generator = has_lm_head or "ElectraForMaskedLM" in (config.get("architectures") or [])
     is_discriminator = is_ours and kind == "electra" and not is_generator
     # what model.pretrain has written goes on with its recipe's rates

@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 
 
 class Facts(BaseModel):
@@ -90,12 +90,9 @@ class ReportInput(Facts):
 
 def read_report_input(file: Path) -> ReportInput:
     """Return the content of study.json; UserError names the first field that is wrong."""
+    require(file.exists(), "no such file, which a run writes after its evaluations", "study", file)
     try:
         return ReportInput.model_validate_json(file.read_bytes())
-    except FileNotFoundError:
-        raise UserError(
-            "no such file; it is the JSON that a run writes after its evaluations", "study", file
-        ) from None
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"])) or "content"

@@ -46,11 +46,10 @@ class Owner:
 
 def list_short_answers(folder: Path) -> list[tuple[str, str]]:
     """Return a name and a line for each question that has something to say, for the terminal."""
-    results = find_json(folder / "results.json")
-    found = results.get("questions")
-    if not found:
-        return []
-    wrong, lines = found["wrong_labels"], list[tuple[str, str]]()
+    results, lines = find_json(folder / "results.json"), list[tuple[str, str]]()
+    if not (found := results.get("questions")):
+        return lines
+    wrong = found["wrong_labels"]
     if found["giveaway"]:
         lines.append(("giveaway", f"{results['task']}: {found['giveaway']['says']}"))
     if wrong["listed"]:

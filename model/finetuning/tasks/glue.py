@@ -79,15 +79,13 @@ SPECS: Mapping[str, GlueSpec] = {
 def read_glue_rows(spec: GlueSpec, path: Path) -> Iterator[Row]:
     """Yield the rows; CoLA's files have no header line, STS-B's sometimes have none."""
     with open_text(path) as file:
-        first = file.readline().rstrip("\n").split("\t")
-    if spec.text in first:
-        yield from read_table_rows(path)
-        return
-    is_known = len(first) == len(spec.header)
-    require(is_known, f"{path}, line 1: no column {spec.text!r} in {', '.join(first)}")
-    with open_text(path) as file:
         for number, line in enumerate(file, 1):
             cells = line.rstrip("\n").split("\t")
+            if number == 1 and spec.text in cells:
+                yield from read_table_rows(path)
+                return
+            is_known = number > 1 or len(cells) == len(spec.header)
+            require(is_known, f"{path}, line 1: no column {spec.text!r} in {', '.join(cells)}")
             fields = dict(itertools.zip_longest(spec.header, cells[: len(spec.header)]))
             yield Row(fields, path, number)
 

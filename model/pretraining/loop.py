@@ -271,8 +271,8 @@ class Training(Run):
         kept = ["the beginning", *(p.name for p in list_checkpoints(self.checkpoints.folder))]
         raise UserError(
             f"step {totals.step}: the loss is {loss:.4g}, at the start {totals.first_loss:.4g}; "
-            f"the last good state is {kept[-1]}. Take a lower `learning_rate`, a longer `warmup` or "
-            "`precision` fp32, in another `output`"
+            f"the last good state is {kept[-1]}. Take a lower `learning_rate`, a longer `warmup` "
+            "or `precision` fp32, in another `output`"
         )
 
     def measure_state(self) -> None:

@@ -197,9 +197,7 @@ class Run:
         raise NotImplementedError
 
     def review_step(self, keeps: bool, stopping: bool) -> None:
-        """Log and measure what is due; the state is kept after this if `keeps`, and all processes
-        end if `stopping`.
-        """
+        """Log and measure what is due, before the state is kept and all processes are stopping."""
 
     def copy_state(self) -> State | None:
         """Return a copy of the state, on the CPU, where it is worth keeping."""

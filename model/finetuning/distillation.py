@@ -76,10 +76,10 @@ class DistillationLoss(nn.Module):
         self._taught_by = [teacher]  # a list: its weights are not the loss's own to torch
         settings = training.settings
         self._inside = settings.hidden_weight > 0 or settings.attention_weight > 0
-        if settings.attention_weight > 0:
-            for model in (teacher.model, student):
-                network.use_unfused_attention(model)
-        configs: list[Any] = [student.config, teacher.model.config]
+        models: list[Any] = [student, teacher.model]
+        for model in models if settings.attention_weight > 0 else ():
+            model.set_attn_implementation("eager")  # fused kernels give no attention weights
+        configs = [model.config for model in models]
         if self._inside:
             name = "hidden_weight" if settings.hidden_weight > 0 else "attention_weight"
             is_same = tokenizer.get_vocab() == teacher.tokenizer.get_vocab()

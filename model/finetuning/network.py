@@ -75,17 +75,11 @@ def build_network(
     return network
 
 
-def prepare_network(model: nn.Module, head: Head, device: Device) -> None:
+def prepare_network(model: Any, head: Head, device: Device) -> None:
     """Move the network to the device, with the attention that is fastest there."""
     if device.kind == "cpu" and head.max_length <= UNFUSED_ATTENTION_TOKENS:
-        use_unfused_attention(model)
+        model.set_attn_implementation("eager")
     model.to(device.torch)
-
-
-def use_unfused_attention(model: nn.Module) -> None:
-    """Compute products and softmax one by one; a fused kernel gives no attention weights."""
-    network: Any = model
-    network.set_attn_implementation("eager")
 
 
 def find_source_folder(encoder: str, architecture: str | None) -> str:

@@ -111,8 +111,7 @@ def check_objective(name: str) -> str:
 @dataclass(frozen=True)
 class MatrixFlops:
     """Operations of the matrix products, backward twice forward: what the hardware does, so no
-    dense look-ups (58% of the ELECTRA paper's count), attention as far as it reaches on the device,
-    the vocabulary for the slots masked. mlm+nsp's pair head is left out, below 1%.
+    dense look-ups (58% of the paper's count); mlm+nsp's pair head, below 1%, is left out.
     """
 
     per_position: float  # of the padded sequences

@@ -61,9 +61,8 @@ class Electra(OwnModel):
         real = (batch["documents"] > 0).float()
         states = self.encode_tokens(corrupted, batch, attention)
         logits = self.discriminator_head(states)
-        replaced_loss = (
-            functional.binary_cross_entropy_with_logits(logits, replaced, reduction="none") * real
-        ).sum()
+        cross_entropy = functional.binary_cross_entropy_with_logits
+        replaced_loss = (cross_entropy(logits, replaced, reduction="none") * real).sum()
         loss = (
             self.config.generator_weight * masked.loss / batch["masked_total"]
             + self.config.discriminator_weight * replaced_loss / batch["real_total"]

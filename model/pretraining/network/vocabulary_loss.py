@@ -64,10 +64,8 @@ class VocabularyLoss(torch.autograd.Function):
         by_word = None  # frozen embeddings need none, and it is as much work as the rest
         if ctx.needs_input_grad[1]:
             by_word = ((gradient.t() @ states) * scale.to(word.dtype))[: ctx.entries]
-        by_bias = (gradient.new_ones(1, len(gradient)) @ gradient).squeeze(0) * scale.to(
-            states.dtype
-        )
-        by_bias = by_bias[: ctx.entries]
+        summed = (gradient.new_ones(1, len(gradient)) @ gradient).squeeze(0)
+        by_bias = (summed * scale.to(states.dtype))[: ctx.entries]
         return by_states, by_word, by_bias, None, None, None, None
 
 

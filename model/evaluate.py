@@ -89,13 +89,9 @@ def evaluate_model(
 
 def summarize_predictions(predictions: Predictions, task: Task, split: str) -> dict[str, Any]:
     """Return metrics.json of a split: metrics with 95% intervals, of classes their confusion."""
-    result: dict[str, Any] = {
-        "task": task.name,
-        "split": split,
-        "n": len(predictions),
-        "main_metric": task.metrics[0],
-        "metrics": {name: compute_interval(METRICS[name], predictions) for name in task.metrics},
-    }
+    metrics = {name: compute_interval(METRICS[name], predictions) for name in task.metrics}
+    result: dict[str, Any] = {"task": task.name, "split": split, "n": len(predictions)}
+    result |= {"main_metric": task.metrics[0], "metrics": metrics}
     if task.shape == "multilabel":
         figures = list_figures(predictions, task.labels)
         result |= {"labels": list(task.labels), "classes": figures}

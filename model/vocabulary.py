@@ -54,15 +54,10 @@ def train_vocabulary(
     sample = ReviewSample(corpus, config.sample_reviews)
     require(sample.reviews_in_corpus, "no review in its pretrain split", "corpus", corpus)
     tokenizer = train_tokenizer(sample, config, strip_accents)
-    result = {
-        "size": tokenizer.get_vocab_size(),
-        "lower_case": tokenizer.normalizer.lowercase,
-        "strip_accents": tokenizer.normalizer.strip_accents,
-        "unused": config.unused,
-        "reviews": sample.reviews,
-        "sentences": sample.sentences,
-        "reviews_in_corpus": sample.reviews_in_corpus,
-    }
+    folding = tokenizer.normalizer
+    result = {"size": tokenizer.get_vocab_size(), "lower_case": folding.lowercase}
+    result |= {"strip_accents": folding.strip_accents, "unused": config.unused}
+    result |= {n: getattr(sample, n) for n in ("reviews", "sentences", "reviews_in_corpus")}
     # each file whole or not at all, vocabulary.json last; other files of the folder stay
     (output / "vocabulary.json").unlink(missing_ok=True)
     write_tokenizer(output, tokenizer)

@@ -49,13 +49,10 @@ class Stack(Parts):
             for name, folder, weight in zip(cls.combines, folders, weights, strict=True)
         ]
         results = [read_json(folder / "result.json") for folder in folders]
-        facts = {
-            "weights": dict(zip(cls.combines, weights, strict=True)),
-            "tried": tried,
-            "n_train": len(train),
-            "parameters": sum(result["parameters"] for result in results),
-            "device": results[0]["device"],
-        }
+        facts: dict[str, Any] = {"tried": tried, "n_train": len(train)}
+        facts["weights"] = dict(zip(cls.combines, weights, strict=True))
+        facts["device"] = results[0]["device"]
+        facts["parameters"] = sum(result["parameters"] for result in results)
         arm = cls(parts, facts)
         logits = sum_logits([one.logits for one in own], weights).astype(np.float32)
         arm.out_of_fold = OutOfFold(ids, own[0].labels, logits, own[0].folds)

@@ -79,13 +79,9 @@ def search(
         study.optimize(lambda trial: run_trial(trial, tuning, device, space), n_trials=1)
     states = [trial.state.name for trial in list_finished_trials(study)]
     require("COMPLETE" in states, "no trial came to an end: lower the rates", "space")
-    best = {
-        "settings": make_settings(study.best_params),
-        f"dev_{request.task.metrics[0]}": study.best_value,
-        "trials": len(states),
-        "pruned": states.count("PRUNED"),
-        "complete": states.count("COMPLETE"),
-    }
+    found = {f"dev_{request.task.metrics[0]}": study.best_value, "trials": len(states)}
+    counts = {name.lower(): states.count(name) for name in ("PRUNED", "COMPLETE")}
+    best = {"settings": make_settings(study.best_params)} | found | counts
     write_json(output / "best.json", best)
     return SearchResult.of(best)
 

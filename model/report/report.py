@@ -79,17 +79,10 @@ def write_report(study: str | Path, output: str | Path) -> ReportResult:
         about = {"words": d.words, "one_checkpoint": d.one_checkpoint, **asdict(d.comparison)}
         evidence = d.comparison.is_significant
         compared.append({"a": d.a, "b": d.b, "task": d.task, "evidence": evidence, **about})
-    result = ReportResult.of(
-        {
-            "title": given.title,
-            "answer": content["answer"],
-            "best": {task: results.find_best_arm(task) for task in results.tasks},
-            "results": rows,
-            "differences": compared,
-            "report": str(output / "report.html"),
-            "markdown": str(output / "report.md"),
-        }
-    )
+    best = {task: results.find_best_arm(task) for task in results.tasks}
+    found = {"best": best, "results": rows, "differences": compared}
+    pages = {"report": str(output / "report.html"), "markdown": str(output / "report.md")}
+    result = ReportResult.of({"title": given.title, "answer": content["answer"]} | found | pages)
     write_json(output / "report.json", result.content)
     return result
 

@@ -49,15 +49,9 @@ def make_pairs(rng: np.random.Generator, rows: Rows, cls: int, sep: int) -> dict
                 places[i, slot], not_next[i, slot], weights[i, slot] = start, exchanged, 1
                 slot += 1
             start = end
-    return {
-        "input_ids": ids,
-        "documents": documents,
-        "positions": positions,
-        "types": types,
-        "pair_places": places,
-        "pair_not_next": not_next,
-        "pair_weights": weights,
-    }
+    laid_out = {"input_ids": ids, "documents": documents, "positions": positions, "types": types}
+    pairs = {"pair_places": places, "pair_not_next": not_next, "pair_weights": weights}
+    return laid_out | pairs
 
 
 def _cut_documents(

@@ -9,20 +9,10 @@ import transformers
 from tests.model.synthetic_shards import write_vocabulary
 
 SIZE = 100
-SHAPE = {
-    "num_hidden_layers": 3,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 64,
-}
-DISTILBERT = {
-    "n_layers": 3,
-    "dim": 32,
-    "hidden_dim": 48,
-    "n_heads": 4,
-    "max_position_embeddings": 64,
-}
+SHAPE = {"num_hidden_layers": 3, "hidden_size": 32, "intermediate_size": 48}
+SHAPE |= {"num_attention_heads": 4, "max_position_embeddings": 64}
+DISTILBERT = {"n_layers": 3, "dim": 32, "hidden_dim": 48, "n_heads": 4}
+DISTILBERT |= {"max_position_embeddings": 64}
 KINDS: dict[str, tuple[str, dict[str, Any], str]] = {
     "BERT with its head": ("BertForMaskedLM", SHAPE | {"layer_norm_eps": 1e-5}, "bert"),
     "MiniLM, a bare trunk": ("BertModel", SHAPE, "bert"),

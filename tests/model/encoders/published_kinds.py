@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 import transformers
 
+from tests.model.encoders import checkpoints
 from tests.tokenizer_kinds import (
     BERT,
     ROBERTA,
@@ -16,43 +17,19 @@ from tests.tokenizer_kinds import (
     write_published,
 )
 
-SHAPE = {
-    "num_hidden_layers": 2,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 80,
-    "initializer_range": 0.2,
-}
+LONG = {"max_position_embeddings": 80, "initializer_range": 0.2}
+SHAPE = checkpoints.SHAPE | LONG | {"num_hidden_layers": 2}
 FROM_PADDING = SHAPE | {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
 DEBERTA = SHAPE | {
-    "relative_attention": True,
-    "position_buckets": 8,
-    "pos_att_type": ["p2c", "c2p"],
-    "share_att_key": True,
-    "norm_rel_ebd": "layer_norm",
-    "position_biased_input": False,
-    "type_vocab_size": 0,
-    "pad_token_id": 0,
-}
+    "relative_attention": True, "position_buckets": 8, "pos_att_type": ["p2c", "c2p"],
+    "share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False,
+    "type_vocab_size": 0, "pad_token_id": 0,
+}  # fmt: skip
 MODERN = SHAPE | {
-    "num_hidden_layers": 3,
-    "local_attention": 16,
-    "global_attn_every_n_layers": 3,
-    "pad_token_id": 0,
-    "cls_token_id": 2,
-    "sep_token_id": 3,
-    "bos_token_id": 2,
-    "eos_token_id": 3,
-}
-DISTILBERT = {
-    "n_layers": 2,
-    "dim": 32,
-    "hidden_dim": 48,
-    "n_heads": 4,
-    "max_position_embeddings": 80,
-    "initializer_range": 0.2,
-}
+    "num_hidden_layers": 3, "local_attention": 16, "global_attn_every_n_layers": 3,
+    "pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, "bos_token_id": 2, "eos_token_id": 3,
+}  # fmt: skip
+DISTILBERT = checkpoints.DISTILBERT | LONG | {"n_layers": 2}
 KINDS = {
     "BERT": ("BertForMaskedLM", SHAPE, build_word_piece, BERT),
     "BERT with Unigram, as multilingual E5": ("BertModel", SHAPE, build_unigram, ROBERTA),

@@ -19,14 +19,8 @@ from amazon_electra.model.origin import load_origin
 from tests.model.encoders.checkpoints import KINDS, write_checkpoint
 from tests.refusals import names, of_field
 
-FILES = {
-    "config.json",
-    "model.safetensors",
-    "origin.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-}
+FILES = {f"{name}.json" for name in ("config", "origin", "tokenizer", "tokenizer_config")}
+FILES |= {"model.safetensors", "vocab.txt"}
 
 
 def bring(place, output, *more):

@@ -5,18 +5,8 @@ import pytest
 
 from amazon_electra.model.questions.giveaways import find_giveaway
 
-THINGS = [
-    "kettle",
-    "lamp",
-    "router",
-    "tent",
-    "clock",
-    "drill",
-    "keyboard",
-    "mug",
-    "headset",
-    "blender",
-]
+THINGS = ["kettle", "lamp", "router", "tent", "clock", "drill", "keyboard", "mug", "headset"]
+THINGS += ["blender"]
 FILL = "I use it twice a week.|The box was plain.|It came with a manual.|My neighbour has one."
 GOOD, BAD = (
     ["great", "solid", "lovely", "perfect", "reliable"],

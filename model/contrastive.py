@@ -1,9 +1,6 @@
 """Adapts an encoder to a corpus by contrast, without a label: each title shall find its own body.
-
-    python -m amazon_electra.model.contrastive --encoder DIR --corpus DIR --output DIR
-
 The loss is the symmetric InfoNCE (arXiv 1807.03748, 2103.00020) of the cosines of a whole batch,
-whose gradients are made part by part (arXiv 2101.06983). `encoder` in the output is the folder.
+whose gradients are made part by part (arXiv 2101.06983).
 """
 
 import hashlib

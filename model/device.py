@@ -1,6 +1,5 @@
-"""Opens the CPU, a CUDA GPU or an XLA device behind one interface; `python -m
-amazon_electra.model.device cuda` checks one. Of several processes each holds a device and the whole
-model; gradients are summed, since losses are divided by the totals of the whole batch.
+"""Opens the CPU, a CUDA GPU or an XLA device behind one interface. Of several processes each holds
+the whole model; gradients are summed, since losses are divided by the totals of the whole batch.
 """
 
 import os

@@ -1,8 +1,5 @@
-"""Evaluate a fine-tuned model folder: `python -m amazon_electra.model.evaluate --model DIR --task
-NAME --data DIR --output DIR`.
-
-Writes predictions.parquet (one row per example) and metrics.json (every metric with its bootstrap
-95% interval, and the confusion matrix).
+"""Evaluate a model folder: predictions.parquet has a row for each example, metrics.json each metric
+with its bootstrap 95% interval, and the confusion matrix.
 """
 
 import time

@@ -1,8 +1,4 @@
-"""Fine-tune an encoder on a task: `python -m amazon_electra.model.finetune --encoder DIR --task
-NAME --data DIR --output DIR`. `--arm` fits something else.
-
-Every learning rate is trained from the same start and the best on held-out examples is kept.
-"""
+"""Fine-tune an encoder on a task, or fit another arm: the rate that is best on held-out data."""
 
 import shutil
 import time

@@ -1,8 +1,5 @@
-"""Copy a published encoder into a folder: `python -m amazon_electra.model.origin --place PLACE
---output DIR`.
-
-Give the folder to model.pretrain (--start-from), to model.finetune as encoder and to
-beam_jobs.shards_job as vocabulary. `package:MODULE` is an installed package with the model inside.
+"""Copy a published encoder into a folder, for model.pretrain (--start-from), model.finetune and, as
+vocabulary, beam_jobs.shards_job. `package:MODULE` is an installed package with the model inside.
 """
 
 import os

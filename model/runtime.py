@@ -1,6 +1,4 @@
-"""The loop of every training, and its checkpoints. A SIGTERM ends it with a checkpoint, from which
-the same call continues to the bit.
-"""
+"""The loop of every training, and checkpoints, from which the same call continues to the bit."""
 
 import json
 import os

@@ -1,6 +1,4 @@
-"""Threads that share the work of a CPU; each computes with one core, so that how many there are
-changes no sum.
-"""
+"""Threads that share a CPU, a core each, so that how many there are changes no sum."""
 
 import os
 import sys

@@ -1,9 +1,5 @@
-"""Train the vocabulary of a corpus: WordPiece, on its pretrain split only.
-
-`python -m amazon_electra.model.vocabulary --corpus DIR --output DIR --size 50000`
-
-The alphabet and the order of `##x` are fixed before `tokenizers` finds the pieces, which leaves
-both to a hash table: each run gives the same vocabulary.
+"""Train the WordPiece vocabulary of a corpus, on its pretrain split only. The alphabet and the
+order of `##x` are fixed first: `tokenizers` leaves both to a hash table, so that runs would differ.
 """
 
 import time

@@ -1,7 +1,6 @@
-"""Arms: the ways to fit a classifier that a run compares. An arm is one class in one file, which
-says all that others ask of it. Importing one loads neither torch nor scikit-learn. An arm of
-another package is added by `register`; its module is an entry point of the group
-`amazon_electra.plugins`, or the program that starts the run imports it.
+"""Arms: the ways to fit a classifier that a run compares, each one class in one file. Importing one
+loads neither torch nor scikit-learn. Another package's arm is added by `register`, from an entry
+point of the group `amazon_electra.plugins` or by the program that starts the run.
 """
 
 from importlib import import_module

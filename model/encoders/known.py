@@ -1,5 +1,5 @@
-"""Published encoders of the kinds that tests/model/test_published_kinds.py takes all the way: which
-languages they read, what stands for a text, and whether they were trained on texts of Amazon.
+"""Published encoders that are known: the languages they read, what stands for a text, and whether
+they were trained on texts of Amazon.
 """
 
 import re

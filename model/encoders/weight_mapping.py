@@ -1,6 +1,5 @@
-"""Maps the names of weights and of fields of config.json: those of each kind of published encoder
-to transformers' ELECTRA, and these to ours. Every kind is BERT's post-norm transformer with learned
-absolute positions, so each is a renaming (modeling_bert.py, _electra.py, _distilbert.py).
+"""Maps the names of weights and of fields of config.json: each kind of published encoder's to
+transformers' ELECTRA, and these to ours. All are BERT's post-norm transformer, so each renames.
 """
 
 from collections.abc import Mapping

@@ -1,5 +1,5 @@
-"""Reads the weights of a transformers folder by the names of transformers' ELECTRA. No transformers
-model is built: it would draw missing heads, and here has to be known which there are.
+"""Reads the weights of a transformers folder by the names of transformers' ELECTRA. No module is
+built: it would draw missing heads.
 """
 
 import pickle

@@ -1,6 +1,4 @@
-"""Turns start and end scores into answers, with scores equal to those of the official
-evaluate-v1.1.py and evaluate-v2.0.py (Rajpurkar et al. 2016, 2018).
-"""
+"""Turns start and end scores into answers, scored as by SQuAD's own scripts (Rajpurkar et al.)."""
 
 import re
 import string

@@ -1,6 +1,4 @@
-"""The config of a fine-tuning, and the request that it makes of an arm. Loads no torch: flows check
-a study with it.
-"""
+"""The config of a fine-tuning, and the request that it makes of an arm. Loads no torch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,6 +1,5 @@
-"""Declare tasks and examples, and sample them the same way for every arm. A sample has the examples
-whose hash of (seed, example id) is smallest: it does not depend on the order of files, and a larger
-one contains the smaller one. It lies in memory: a million reviews take 0.8 GB.
+"""Declare tasks and examples, and sample them the same way for every arm: the examples whose hash
+of (seed, example id) is smallest, in any order of files. A million reviews take 0.8 GB.
 """
 
 import hashlib

@@ -1,6 +1,4 @@
-"""Turn examples into a network's input: token ids, in batches of like length that are padded to
-their longest.
-"""
+"""Turn examples into a network's input: token ids, in batches of like length."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,6 +1,4 @@
-"""Make a network, of the architecture's AutoModelFor… class, with a fresh head, run it, and write
-its folder; task.json says how it is used.
-"""
+"""Make a network with a fresh head, run it, and write its folder with task.json."""
 
 import hashlib
 import shutil

@@ -1,6 +1,5 @@
 """Measures the networks on held-out text, with fixed masked positions and random keys. At a small
-budget a discriminator may become a constant, whose AUC stays near 0.5; a longer run, or one from a
-masked language model, leaves that state.
+budget a discriminator may become a constant, whose AUC stays near 0.5.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,4 @@
-"""Does it still hold? The profile of the texts that a model was tested on, which `score` compares
-new files with (beam_jobs/core/drift.py).
-"""
+"""Does it still hold? The profile of tested texts, which `score` compares new files with."""
 
 from collections.abc import Sequence
 from pathlib import Path

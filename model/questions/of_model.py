@@ -1,6 +1,4 @@
-"""Answers the questions of a dump's owner about a model: `suspicious.csv`, `errors.csv`, and
-`questions` of results.json.
-"""
+"""Answers the owner's questions about a model: suspicious.csv, errors.csv, results.json."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,4 @@
-"""Reads the recipes: the YAML files beside this one, each a named way to train with its source and
-its measured result. They are the only home of tuned numbers.
-"""
+"""Reads the recipes: the YAML files beside this one, the only home of tuned numbers."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace

@@ -1,5 +1,5 @@
-"""The report of a study: report.html (self-contained, rendered from report.md.j2), a summary of one
-page in report.md, and report.json. All that it shows is computed from the cells' predictions.
+"""The report of a study, computed from the cells' predictions: report.html, a summary of one page
+in report.md, and report.json.
 """
 
 import itertools

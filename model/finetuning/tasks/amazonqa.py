@@ -1,6 +1,5 @@
-"""AmazonQA (Gupta et al. 2019, arXiv 1908.04364): JSON lines of questions, snippets, answers.
-Extractive answers are, as the authors' (convert_squad.py), the five runs of up to nine words with
-the highest BLEU-2; the best one is trained on.
+"""AmazonQA (Gupta et al. 2019, arXiv 1908.04364). Extractive answers are, as in convert_squad.py,
+the five runs of up to nine words with the highest BLEU-2; the best one is trained on.
 """
 
 import math

@@ -1,6 +1,5 @@
 """Read polarity, stars and the user's own labels from a corpus folder. A task trains on labels of
-the splits pretrain and train; rows are chosen by a hash of their review id, and only the chosen
-become examples.
+the splits pretrain and train.
 """
 
 import re

@@ -1,6 +1,5 @@
 """Prepares the batch of each step, in a thread while the step before runs. All that is random comes
-from seed and step for the whole batch over all processes, so that one process, two, or a resumed
-run see the same masks. The host draws a key for each sequence; the device masks it.
+from seed and step for the whole batch over all processes; the device masks by a key a sequence.
 """
 
 from collections import deque

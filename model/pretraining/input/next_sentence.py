@@ -1,6 +1,5 @@
 """Makes pairs for next-sentence prediction (Devlin et al. 2019): a document is cut at a sentence
-start, and half of the second parts are exchanged with other documents of the batch. What no longer
-fits beside the [SEP] is cut off the row's last document.
+start, and half of the second parts are exchanged with other documents of the batch.
 """
 
 from itertools import pairwise

@@ -1,7 +1,6 @@
-"""Reads the (title, body) pairs of a corpus for contrastive adaptation, without a label. Only
-reviews of the pretrain split give pairs. A pair is left out, and counted by reason, where its title
-says nothing that the body does not begin with, or is a number of stars: "Five Stars" is what Amazon
-writes where the buyer leaves the title empty, and so a label by the back door.
+"""Reads the (title, body) pairs of a corpus for contrastive adaptation, of the pretrain split only.
+A title that is a number of stars gives none: "Five Stars" is what Amazon writes where the buyer
+leaves it empty, and so a label by the back door.
 """
 
 import re

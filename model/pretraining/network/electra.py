@@ -1,6 +1,5 @@
-"""ELECTRA (Clark et al. 2020, arXiv 2003.10555). Samples carry no gradient; the embeddings are one
-module in both networks (google). Losses are sums over totals of the whole batch, so that its parts
-add up exactly.
+"""ELECTRA (Clark et al. 2020, arXiv 2003.10555), with one table of embeddings in both networks.
+Losses are sums over totals of the whole batch, so that its parts add up exactly.
 """
 
 import torch

@@ -1,7 +1,6 @@
-"""Cross-entropy, samples and gradient of masked tokens in one pass over the logits, the largest
-thing in a step, a few rows at a time. Sampling draws a block of entries by its log-sum-exp, then an
-entry: by the chain rule what the Gumbel-max trick draws, with 2 · sqrt(entries) random numbers a
-token.
+"""Cross-entropy, samples and gradient of masked tokens in one pass over the logits, a few rows at a
+time. Sampling draws a block of entries by its log-sum-exp, then an entry: by the chain rule what
+the Gumbel-max trick draws, with 2 · sqrt(entries) random numbers a token.
 """
 
 import math

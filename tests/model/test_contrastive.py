@@ -71,8 +71,8 @@ def corpus(tmp_path_factory) -> Path:
     return write_corpus(tmp_path_factory.mktemp("corpus"), draw_rows(80))
 
 
-def adapt(encoder: Path, corpus: Path, output: Path, **changes):
-    cpu = TrainingResources(device="cpu")
+def adapt(encoder: Path, corpus: Path, output: Path, threads: int | None = None, **changes):
+    cpu = TrainingResources(device="cpu", threads=threads)
     return adapt_contrastively(SMALL.replace(**changes), encoder, [corpus], output, cpu)
 
 
@@ -157,13 +157,7 @@ def test_a_smaller_device_batch_gives_the_same_losses(encoder, corpus, tmp_path,
 
 def test_more_threads_give_the_same_bytes(encoder, corpus, tmp_path):
     made = [
-        adapt_contrastively(
-            SMALL.replace(device_batch=4),
-            encoder,
-            [corpus],
-            tmp_path / str(threads),
-            TrainingResources(device="cpu", threads=threads),
-        )
+        adapt(encoder, corpus, tmp_path / str(threads), threads, device_batch=4)
         for threads in (1, 4)
     ]
     one, other = (Path(each.encoder) / "model.safetensors" for each in made)
@@ -212,14 +206,9 @@ def test_too_few_pairs_are_refused(encoder, tmp_path):
 
 def test_two_processes_have_the_losses_of_one(encoder, corpus, tmp_path):
     words = ["--encoder", str(encoder), "--corpus", str(corpus), "--device", "cpu"]
-    settings = {"batch": 16, "epochs": 1, "body_tokens": 16, "log_every": 1, "precision": "fp32"}
-    for name, number in settings.items():
-        words += [f"--{name}={number}"]
+    words += ["--batch=16", "--epochs=1", "--body_tokens=16", "--log_every=1", "--precision=fp32"]
     for processes in ("1", "2"):
-        output = tmp_path / processes
-        call_job(
-            contrastive.adapt_contrastively,
-            [*words, "--output", str(output), "--processes", processes],
-        )
+        more = ["--output", str(tmp_path / processes), "--processes", processes]
+        call_job(contrastive.adapt_contrastively, [*words, *more])
     expected = read_losses(tmp_path / "1")
     assert read_losses(tmp_path / "2") == pytest.approx(expected, rel=1e-4)

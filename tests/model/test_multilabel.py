@@ -21,15 +21,20 @@ WORDS = {"battery": "the battery is flat", "price": "too dear for me", "taste": 
 CLASSES = sorted(WORDS)
 
 
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory):
-    """Reviews with any of three aspects, or none, and the corpus of them."""
-    folder, generator, records = tmp_path_factory.mktemp("multilabel"), np.random.default_rng(0), []
+def draw_reviews(seed, shares):
+    generator, records = np.random.default_rng(seed), []
     for i in range(500):
-        has = generator.random(3) < (0.3, 0.5, 0.2)
+        has = generator.random(3) < shares
         aspects = [name for name, own in zip(CLASSES, has, strict=True) if own]
         text = ". ".join([f"kettle number {i}", *(WORDS[name] for name in aspects), "bye"])
         records.append(review(i, text) | {"aspects": aspects})
+    return records
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """Reviews with any of three aspects, or none, and the corpus of them."""
+    folder, records = tmp_path_factory.mktemp("multilabel"), draw_reviews(0, (0.3, 0.5, 0.2))
     dump = write_lines(folder / "d.json", records)
     split = ("--split", "pretrain=40,train=30,dev=10,test=20")
     run_job(folder / "corpus", "--input", dump, "--labels", "aspects", *split)
@@ -45,18 +50,16 @@ def test_the_task_has_several_answers(corpus):
 
 
 def fit(corpus, folder, arm):
-    encoder = folder.parent / "bert"
+    encoder, settings = folder.parent / "bert", {"selection": "cross-validation"}
     if not encoder.exists():
         write_bert(encoder)
-    settings = {"epochs": "15", "learning_rates": "0.005", "max_length": "32"}
-    settings["layer_decay"] = "1.0"
-    given = {"settings": settings if arm == "finetuned" else {"selection": "cross-validation"}}
-    parts = [folder.parent / f"{name}-fitted" for name in ("finetuned", "tfidf")]
+    if arm == "finetuned":
+        settings |= {"epochs": "15", "learning_rates": "0.005", "max_length": "32"}
+        settings["layer_decay"] = "1.0"
     more = {} if arm == "tfidf" else {"encoder": encoder}
     if arm == "stack":
-        more = {"encoder": encoder, "parts": parts}
-    given["settings"] = given["settings"] | {"selection": "cross-validation"}
-    config = FinetuneConfig(arm=arm, task=TASK, **given)
+        more["parts"] = [folder.parent / f"{name}-fitted" for name in ("finetuned", "tfidf")]
+    config = FinetuneConfig(arm=arm, task=TASK, settings=settings)
     return finetune(config, corpus, folder, evaluation=folder.parent / f"{arm}-test", **more)
 
 
@@ -86,15 +89,10 @@ def test_an_arm_answers_with_lists(corpus, arm):
 
 def test_wrong_labels_of_several_are_listed(tmp_path):
     """Of 500 reviews 15 lack an aspect that their text names."""
-    generator, records, lacking = np.random.default_rng(1), [], set()
-    for i in range(500):
-        has = generator.random(3) < 0.4
-        words = [WORDS[name] for name, own in zip(CLASSES, has, strict=True) if own]
-        aspects = [name for name, own in zip(CLASSES, has, strict=True) if own]
-        if aspects and len(lacking) < 15:
-            aspects, _ = aspects[1:], lacking.add(f"n{i}")
-        text = ". ".join([f"kettle number {i}", *words, "bye"])
-        records.append(review(i, text) | {"aspects": aspects, "review_id": f"n{i}"})
+    records = draw_reviews(1, 0.4)
+    lacking = [i for i, record in enumerate(records) if record["aspects"]][:15]
+    for i in lacking:
+        del records[i]["aspects"][0]
     dump = write_lines(tmp_path / "d.json", records)
     run_job(tmp_path / "corpus", "--input", dump, "--labels", "aspects")
     config = FinetuneConfig(arm="tfidf", task=TASK, settings={"selection": "cross-validation"})
@@ -105,9 +103,8 @@ def test_wrong_labels_of_several_are_listed(tmp_path):
     assert wrong["low"] <= 15 <= wrong["high"]
     with (model / "suspicious.csv").open(encoding="utf-8", newline="") as file:
         rows = [*csv.DictReader(file)]
-    first = {f"n{int(row['row']) - 1}" for row in rows[:15]}
-    assert len(first & lacking) >= 12
-    row = next(row for row in rows if f"n{int(row['row']) - 1}" in lacking)
+    assert len({int(row["row"]) - 1 for row in rows[:15]} & {*lacking}) >= 12
+    row = next(row for row in rows if int(row["row"]) - 1 in lacking)
     assert len(row["suggested"].split(" | ")) == len([*filter(None, row["given"].split(" | "))]) + 1
     classifier = load_classifier(str(model), "fp32")
     profile = read_profile(str(model))

@@ -22,20 +22,15 @@ FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 @pytest.fixture(scope="module")
 def reviews() -> list[list[str]]:
     draw = random.Random(0)
-    stems = [
-        "".join(draw.choice("abcdefghij") for _ in range(draw.randint(2, 6))) for _ in range(300)
-    ]
+    stems = ["".join(draw.choices("abcdefghij", k=draw.randint(2, 6))) for _ in range(300)]
     rare = [chr(c) for c in range(0x400, 0x460)]
 
-    def word():
-        return draw.choice(stems) + draw.choice(
-            ["", "s", "ing", "!", " É", *rare[: draw.randint(1, 96)]]
-        )
+    def write_sentence():
+        ends = ["", "s", "ing", "!", " É", *rare[: draw.randint(1, 96)]]
+        words = (draw.choice(stems) + draw.choice(ends) for _ in range(12))
+        return " ".join(words).capitalize() + "."
 
-    return [
-        [" ".join(word() for _ in range(12)).capitalize() + "." for _ in range(3)]
-        for _ in range(400)
-    ]
+    return [[write_sentence() for _ in range(3)] for _ in range(400)]
 
 
 def train(corpus: Path, output: Path, *more: str) -> dict:
@@ -76,9 +71,8 @@ def test_only_the_pretrain_split_is_seen(reviews, tmp_path):
     held_out = write_corpus(tmp_path / "held_out", [["zyzzyva qqqq"] * 50] * 50, split="test")
     (held_out / "corpus-00000.parquet").rename(tmp_path / "corpus" / "corpus-00001.parquet")
     train(tmp_path / "corpus", tmp_path / "v2")
-    assert (tmp_path / "v1" / "vocab.txt").read_bytes() == (
-        tmp_path / "v2" / "vocab.txt"
-    ).read_bytes()
+    first, second = ((tmp_path / name / "vocab.txt").read_bytes() for name in ("v1", "v2"))
+    assert first == second
 
 
 def test_a_sample_is_of_texts_not_of_files(reviews, tmp_path):

@@ -13,53 +13,39 @@ GRID = [(pretraining, finetuning) for pretraining in range(3) for finetuning in 
 def predictions(right: np.ndarray) -> Predictions:
     labels = np.arange(len(right)) % 2
     said = np.where(right, labels, 1 - labels)
-    return Predictions(
-        [str(i) for i in range(len(right))],
-        labels.tolist(),
-        said.tolist(),
-        np.zeros(len(right)),
-        None,
-        2,
-    )
+    ids = [str(i) for i in range(len(right))]
+    return Predictions(ids, labels.tolist(), said.tolist(), np.zeros(len(right)), None, 2)
 
 
 def arm(generator, difficulty, seeds, spread, effect=0.0) -> list[Predictions]:
     """Examples differ in difficulty, seeds by `spread` as a whole and on every example by chance
     (logits).
     """
-    return [
-        predictions(
-            difficulty
-            + effect
-            + generator.normal(0, spread)
-            + generator.normal(0, 1.0, len(difficulty))
-            > 0
-        )
-        for _ in range(seeds)
-    ]
+    made = []
+    for _ in range(seeds):
+        seed = effect + generator.normal(0, spread)
+        made.append(predictions(difficulty + seed + generator.normal(0, 1.0, EXAMPLES) > 0))
+    return made
 
 
 def study(number: int, seeds: int, spread: float, effect: float = 0.0):
     """Both arms meet the same examples."""
     generator = np.random.default_rng([7, number])
     difficulty = generator.normal(0.8, 1.0, EXAMPLES)
-    return arm(generator, difficulty, seeds, spread, effect), arm(
-        generator, difficulty, seeds, spread
-    )
+    return [arm(generator, difficulty, seeds, spread, gain) for gain in (effect, 0.0)]
 
 
 def pretrained_arm(generator, difficulty, spread, finetuning, effect=0.0) -> list[Predictions]:
     """Encoders differ by `spread` as a whole and by 0.3 on every example; `finetuning` [3, 3] is
     what each fine-tuning adds.
     """
-    return [
-        predictions(
-            difficulty + effect + encoder + more + generator.normal(0, 1.0, len(difficulty)) > 0
-        )
-        for row in finetuning
-        for encoder in [generator.normal(0, spread) + generator.normal(0, 0.3, len(difficulty))]
-        for more in row
-    ]
+    made = []
+    for row in finetuning:
+        encoder = effect + generator.normal(0, spread) + generator.normal(0, 0.3, EXAMPLES)
+        for more in row:
+            own = encoder + more + generator.normal(0, 1.0, EXAMPLES)
+            made.append(predictions(difficulty + own > 0))
+    return made
 
 
 def pretrained_study(number: int, spread: float, crossed: bool, effect: float = 0.0):

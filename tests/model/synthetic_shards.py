@@ -29,9 +29,7 @@ def write_vocabulary(folder: Path, size: int) -> str:
     return hashlib.sha256((folder / "tokenizer.json").read_bytes()).hexdigest()
 
 
-def document(
-    rng: np.random.Generator, size: int, longest: int, words: int
-) -> tuple[list[int], list[int]]:
+def document(rng: np.random.Generator, size: int, longest: int, words: int):
     """Ids of one document of one to three sentences of less than `words` words, and where the
     sentences start. Each word depends on the one before, so that there is something to learn.
     """
@@ -42,15 +40,12 @@ def document(
         for _ in range(int(rng.integers(3, words))):
             if len(ids) < longest - 1:
                 ids.append(word)
-            word = 5 + (word * 7 + int(rng.integers(0, 3))) % max(
-                8, size // 4
-            )  # a quarter of the words is frequent
+            frequent = max(8, size // 4)
+            word = 5 + (word * 7 + int(rng.integers(0, 3))) % frequent
     return [*ids, 3], [start for start in starts if start < longest - 1]
 
 
-def pack(
-    rng: np.random.Generator, size: int, length: int, words: int, fills: bool
-) -> dict[str, list[int]]:
+def pack(rng: np.random.Generator, size: int, length: int, words: int, fills: bool):
     row: dict[str, list[int]] = {"input_ids": [], "document_starts": [], "sentence_starts": []}
     while True:
         ids, starts = document(rng, size, length, words)
@@ -86,9 +81,8 @@ def write_shards(
     for number in range(shards):
         rows = [pack(rng, size, length, words, fills) for _ in range(sequences // shards)]
         ids = pa.uint16() if size <= 1 << 16 else pa.uint32()
-        table = pa.table(
-            {name: pa.array([row[name] for row in rows], pa.list_(ids)) for name in rows[0]}
-        )
+        columns = ((name, [row[name] for row in rows]) for name in rows[0])
+        table = pa.table({name: pa.array(own, pa.list_(ids)) for name, own in columns})
         footer = {
             "version": SHARDS_VERSION,
             "vocabulary_fingerprint": fingerprint,
@@ -101,9 +95,8 @@ def write_shards(
             "sentences": sum(len(row["sentence_starts"]) for row in rows),
         }
         table = table.replace_schema_metadata({"amazon_electra": json.dumps(footer)})
-        pq.write_table(
-            table, folder / f"shard-{number:05}.parquet", row_group_size=group, compression="zstd"
-        )
+        file = folder / f"shard-{number:05}.parquet"
+        pq.write_table(table, file, row_group_size=group, compression="zstd")
         written += len(rows)
     (folder / "shards.json").write_text(json.dumps({"shards": shards, "sequences": written}))
     return folder

@@ -39,12 +39,8 @@ def numbers(n=200) -> Predictions:
     generator = np.random.default_rng(1)
     labels = generator.integers(0, 6, n).astype(float)
     predictions = labels + generator.normal(0, 2, n)
-    return Predictions(
-        [str(i) for i in range(n)],
-        labels.tolist(),
-        predictions.tolist(),
-        loss=(predictions - labels) ** 2,
-    )
+    ids, loss = [str(i) for i in range(n)], (predictions - labels) ** 2
+    return Predictions(ids, labels.tolist(), predictions.tolist(), loss)
 
 
 @pytest.mark.parametrize(
@@ -114,10 +110,6 @@ def test_predictions_survive_the_file(tmp_path):
     said = classes(n=20)
     write_predictions(said, tmp_path / "p.parquet")
     back = read_predictions(tmp_path / "p.parquet")
-    assert (back.ids, back.labels, back.predictions, back.n_classes) == (
-        said.ids,
-        said.labels,
-        said.predictions,
-        4,
-    )
+    for name in ("ids", "labels", "predictions", "n_classes"):
+        assert getattr(back, name) == getattr(said, name)
     assert np.array_equal(back.probabilities, said.probabilities)

@@ -1,5 +1,7 @@
 """Fine-tune in a few steps, through the command that users type."""
 
+from transformers import AutoModelForSequenceClassification
+
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.model import finetune
 
@@ -14,6 +16,16 @@ def format_settings(*settings):
 SHORT = format_settings(*SETTINGS)
 LEARN = format_settings(*LEARNING)
 """More steps, after which the corpus's words are learnt."""
+
+
+def load_whole(folder):
+    """Return transformers' model of a folder that has each of its weights and no other."""
+    model, report = AutoModelForSequenceClassification.from_pretrained(
+        folder, output_loading_info=True
+    )
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"]
+    return model
 
 
 def tune(made, name, *more, task="polarity", encoder="electra"):

@@ -9,36 +9,30 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoTokenizer
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning import network
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_electra
-from tests.model.finetuning.few_steps import tune
+from tests.model.finetuning.few_steps import load_whole, tune
 from tests.refusals import names, of_field
 
 
 def test_the_folder_is_what_transformers_says_it_is(made, learnt):
-    model, report = AutoModelForSequenceClassification.from_pretrained(
-        made / "learnt", output_loading_info=True
-    )
-    assert not report["missing_keys"]
-    assert not report["unexpected_keys"]
+    model = load_whole(made / "learnt")
     assert model.config.id2label == {0: "negative", 1: "positive"}
     tokenizer = AutoTokenizer.from_pretrained(made / "learnt")
-    batch = tokenizer(
-        ["The lamp is awful.", "The lamp is splendid."], return_tensors="pt", padding=True
-    )
+    texts = ["The lamp is awful.", "The lamp is splendid."]
+    batch = tokenizer(texts, return_tensors="pt", padding=True)
     assert model.eval()(**batch).logits.argmax(-1).tolist() == [0, 1]
 
 
 def without(folder, copy, unwanted):
     """A copy of the folder whose weights file has not what the name says."""
     shutil.copytree(folder, copy)
-    weights = {
-        name: w for name, w in load_file(copy / "model.safetensors").items() if unwanted not in name
-    }
+    weights = load_file(copy / "model.safetensors")
+    weights = {name: w for name, w in weights.items() if unwanted not in name}
     save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
 
 
@@ -76,10 +70,8 @@ def test_with_or_without_pooler_the_head_is_same(made):
         heads = []
         for encoder in ("bert", "unpooled"):
             torch.manual_seed(seed)
-            state = network.build_network(str(made / encoder), None, find_task("polarity"))
-            heads.append(
-                {name: w for name, w in state.state_dict().items() if "encoder." not in name}
-            )
+            model = network.build_network(str(made / encoder), None, find_task("polarity"))
+            heads.append({n: w for n, w in model.state_dict().items() if "encoder." not in n})
         assert any("pooler" in name for name in heads[0])
         assert all(torch.equal(w, heads[1][name]) for name, w in heads[0].items())
     assert tune(made, "pooled", encoder="unpooled")["n_dev"] > 0

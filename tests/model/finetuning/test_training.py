@@ -11,40 +11,27 @@ from transformers import AutoModelForSequenceClassification, ElectraConfig
 from amazon_electra.model import runtime
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.device import open_device
+from amazon_electra.model.finetuning import features as reading
 from amazon_electra.model.finetuning import training as loop
-from amazon_electra.model.finetuning.features import (
-    Feature,
-    collate_features,
-    draw_training_batches,
-)
-from amazon_electra.model.finetuning.training import (
-    IGNORED,
-    balance_class_weights,
-    build_optimizer,
-    compute_classification_loss,
-    freeze_layers,
-    get_learning_rate,
-    set_learning_rate,
-)
 
 
 def features(lengths):
-    return [Feature(i, [[7] * n], [[0] * n], i % 2) for i, n in enumerate(lengths)]
+    return [reading.Feature(i, [[7] * n], [[0] * n], i % 2) for i, n in enumerate(lengths)]
 
 
 def test_batches_hold_every_example_once():
     lengths = np.random.default_rng(0).integers(5, 128, 1000)
-    batches = draw_training_batches(lengths, 32, np.random.default_rng(1))
+    batches = reading.draw_training_batches(lengths, 32, np.random.default_rng(1))
     assert sorted(np.concatenate(batches).tolist()) == list(range(1000))
     padded = sum(len(b) * max(lengths[b]) for b in batches)
     assert padded < 1.1 * lengths.sum()
-    again = draw_training_batches(lengths, 32, np.random.default_rng(1))
+    again = reading.draw_training_batches(lengths, 32, np.random.default_rng(1))
     assert all((a == b).all() for a, b in zip(batches, again, strict=True))
     assert [max(lengths[b]) for b in batches] != sorted(max(lengths[b]) for b in batches)
 
 
 def test_padding_is_masked():
-    inputs, targets = collate_features(features([3, 5]), "classification", pad_id=9)
+    inputs, targets = reading.collate_features(features([3, 5]), "classification", pad_id=9)
     assert inputs["input_ids"].tolist() == [[7, 7, 7, 9, 9], [7] * 5]
     assert inputs["attention_mask"].sum(1).tolist() == [3, 5]
     assert targets.tolist() == [0, 1]
@@ -52,9 +39,8 @@ def test_padding_is_masked():
 
 def tiny_training(tmp_path, epochs=6.0, scores=None, **changes):
     scores = iter(scores or [])
-    settings = FinetuningSettings(
-        epochs=epochs, batch=16, layer_decay=1.0, evaluations_per_epoch=1, **changes
-    )
+    often = {"layer_decay": 1.0, "evaluations_per_epoch": 1}
+    settings = FinetuningSettings(epochs=epochs, batch=16, **often, **changes)
     return loop.TrainingSetup(
         features=features(np.random.default_rng(0).integers(5, 20, 64)),
         shape="classification",
@@ -151,9 +137,8 @@ def test_rates_fall_from_the_head_down():
     config = ElectraConfig(**shape, num_attention_heads=2, intermediate_size=16)
     model = AutoModelForSequenceClassification.from_config(config)
     learning = torch.nn.ModuleList([model])
-    made = build_optimizer(
-        learning, FinetuningSettings(layer_decay=0.5, weight_decay=0.1), 1.0, fused=False
-    )
+    settings = FinetuningSettings(layer_decay=0.5, weight_decay=0.1)
+    made = loop.build_optimizer(learning, settings, 1.0, fused=False)
     rates = {
         id(p): (group["lr"], group["weight_decay"])
         for group in made.param_groups
@@ -167,7 +152,7 @@ def test_rates_fall_from_the_head_down():
     assert rates[id(named["electra.embeddings.word_embeddings.weight"])] == (0.03125, 0.1)
     assert rates[id(named["electra.embeddings.LayerNorm.weight"])] == (0.03125, 0.0)
     assert rates[id(named["electra.embeddings_project.weight"])] == (0.03125, 0.1)
-    freeze_layers(model, 0.33)
+    loop.freeze_layers(model, 0.33)
     learns = {name for name, one in named.items() if one.requires_grad}
     frozen = ("electra.embeddings", "electra.encoder.layer.0.")
     assert learns == {name for name in named if not name.startswith(frozen)}
@@ -180,8 +165,8 @@ def test_the_rate_rises_and_falls_in_lines():
 
     def compute_rates(steps, warmup):
         for step in range(steps):
-            set_learning_rate(sgd, step, steps, warmup)
-            yield get_learning_rate(sgd)
+            loop.set_learning_rate(sgd, step, steps, warmup)
+            yield loop.get_learning_rate(sgd)
 
     rates = list(compute_rates(20, 0.2))
     assert rates[:4] == pytest.approx([0.25, 0.5, 0.75, 1.0])
@@ -192,15 +177,11 @@ def test_the_rate_rises_and_falls_in_lines():
 
 LOGITS = torch.tensor([[2.0, -1.0, 0.5], [0.1, 0.2, 0.3], [-1.0, 3.0, 0.0]])
 LABELS = torch.tensor([0, 2, 0])
-
-
 EACH = F.cross_entropy(LOGITS, LABELS, reduction="none")
 SHARES = LOGITS.softmax(1)[range(3), LABELS]
 WEIGHTS = torch.tensor([6 / 9, 2.0, 1.0])
 FOCAL = {"loss": "focal", "focal_gamma": 2.0, "focal_alpha": (0.2, 0.5, 0.3)}
 ALPHAS, ONE_ALPHAS = torch.tensor([0.2, 0.3, 0.2]), torch.tensor([0.75, 0.25, 0.25])
-
-
 ONE_ALPHA = {"loss": "focal", "focal_gamma": 0.0, "focal_alpha": (0.25,)}
 OF_TWO = F.cross_entropy(LOGITS[:, :2], torch.tensor([0, 1, 1]), reduction="none")
 
@@ -212,16 +193,16 @@ OF_TWO = F.cross_entropy(LOGITS[:, :2], torch.tensor([0, 1, 1]), reduction="none
         (3, LABELS, FOCAL, None, (ALPHAS * (1 - SHARES) ** 2 * EACH).mean()),
         (2, torch.tensor([0, 1, 1]), ONE_ALPHA, None, (ONE_ALPHAS * OF_TWO).mean()),
         (3, LABELS, {}, WEIGHTS, F.cross_entropy(LOGITS, LABELS, weight=WEIGHTS)),
-        (3, torch.tensor([0, IGNORED, 0]), {}, None, EACH[[0, 2]].mean()),
+        (3, torch.tensor([0, loop.IGNORED, 0]), {}, None, EACH[[0, 2]].mean()),
     ],
     ids=["focal", "one alpha", "class weights", "ignored labels"],
 )
 def test_losses_are_as_published(classes, labels, settings, weights, expected):
     given = FinetuningSettings(**settings)
-    found = compute_classification_loss(LOGITS[:, :classes], labels, given, weights)
+    found = loop.compute_classification_loss(LOGITS[:, :classes], labels, given, weights)
     assert found == pytest.approx(float(expected))
 
 
 def test_rare_classes_weigh_more():
-    weights = balance_class_weights(np.array([0, 0, 0, 1, 2, 2]), 3)
+    weights = loop.balance_class_weights(np.array([0, 0, 0, 1, 2, 2]), 3)
     assert weights.tolist() == pytest.approx(WEIGHTS.tolist())

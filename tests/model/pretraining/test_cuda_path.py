@@ -67,11 +67,9 @@ def test_a_step_that_cannot_be_compiled_is_taken(shards, tmp_path, monkeypatch, 
     plain = training(shards, "cpu", tmp_path, dropout="0")
     arrays = next(plain.batches.iterate_steps(0))
     loop.run_step(plain, arrays)
-    compile_anyhow = torch.compile
+    refused = partial(torch.compile, backend=refuse)
     monkeypatch.setattr(Device, "compiles", True)
-    monkeypatch.setattr(
-        torch, "compile", lambda function, **_: compile_anyhow(function, backend=refuse)
-    )
+    monkeypatch.setattr(torch, "compile", lambda function, **_: refused(function))
     run = training(shards, "cpu", tmp_path, dropout="0")
     assert run.compiled
     loop.run_step(run, arrays)

@@ -5,10 +5,7 @@ import pytest
 import torch
 
 from amazon_electra.model.pretraining.input import masking
-from amazon_electra.model.pretraining.input.batches import (
-    Batches,
-    SpecialTokens,
-)
+from amazon_electra.model.pretraining.input.batches import Batches, SpecialTokens
 from tests.model.pretraining.input.rows import CLS, MASK, SEP, build_rows
 
 DOCUMENTS = [
@@ -62,9 +59,8 @@ def test_only_words_are_masked():
     for step in range(100):
         made = mask(batches, batches.prepare_batch(ROWS, step))
         used = made["masked_weights"] > 0
-        seen |= set(
-            np.take_along_axis(made["input_ids"], made["masked_positions"], axis=1)[used].tolist()
-        )
+        words = np.take_along_axis(made["input_ids"], made["masked_positions"], axis=1)
+        seen |= set(words[used].tolist())
         kept = np.ones(ROWS.input_ids.shape, bool)
         np.put_along_axis(kept, made["masked_positions"], ~used, axis=1)
         assert np.array_equal(made["masked_ids"][kept], made["input_ids"][kept])

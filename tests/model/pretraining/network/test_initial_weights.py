@@ -63,9 +63,8 @@ def test_a_masked_language_model_becomes_both_networks(shards, tmp_path):
     torch.testing.assert_close(model.generator.layers[0].down.weight, first)
     torch.testing.assert_close(model.discriminator.layers[0].down.weight, first)
     torch.testing.assert_close(model.discriminator.layers[1].down.weight, second)
-    torch.testing.assert_close(
-        model.generator_head.dense.weight, theirs.generator_predictions.dense.weight
-    )
+    head = theirs.generator_predictions.dense.weight
+    torch.testing.assert_close(model.generator_head.dense.weight, head)
 
 
 @pytest.fixture(scope="module")
@@ -80,17 +79,16 @@ def made(shards, tmp_path_factory):
     [
         ("layers=3", "layers"),
         ("heads=4", "heads"),
+        ("layer_norm_eps=1e-3", "layer_norm_eps"),
         ("intermediate=128", "intermediate"),
         ("type_vocabulary_size=3", "embeddings.token_type"),
     ],
 )
 def test_weights_of_another_shape_are_refused_by_name(recipe, made, other, named):
     shards, discriminator = made
-    other = apply_settings(recipe, dict([other.split("=")]))
+    other, begun = apply_settings(recipe, dict([other.split("=")])), Origin(discriminator)
     with pytest.raises(UserError, check=names(f" {discriminator}: {named}")):
-        load_weights(
-            fresh(other, 100), other.architecture, Origin(discriminator), shards / "vocabulary"
-        )
+        load_weights(fresh(other, 100), other.architecture, begun, shards / "vocabulary")
 
 
 def without_a_weight(folder):

@@ -45,9 +45,8 @@ def batch(training):
 def ours(training):
     for name, parameter in training.model.named_parameters():
         if name.endswith("bias"):
-            torch.nn.init.normal_(
-                parameter, std=0.02, generator=torch.Generator().manual_seed(len(name))
-            )
+            generator = torch.Generator().manual_seed(len(name))
+            torch.nn.init.normal_(parameter, std=0.02, generator=generator)
     return training.model.train()
 
 
@@ -67,15 +66,11 @@ def theirs(ours, recipe):
     models = []
     for role, kind in (("generator", ElectraForMaskedLM), ("discriminator", ElectraForPreTraining)):
         shape = choose_shape(recipe, role)
-        config = ElectraConfig(
-            **encoder_config.build_transformers_config(role, shape, SIZE, LENGTH) | NO_DROPOUT,
-            attn_implementation="eager",
-        )
-        model = kind(config)
+        told = encoder_config.build_transformers_config(role, shape, SIZE, LENGTH) | NO_DROPOUT
+        model = kind(ElectraConfig(**told, attn_implementation="eager"))
         mapping = map_names(role, shape.layers, shape.embedding != shape.hidden)
-        missing, unexpected = model.load_state_dict(
-            export.convert_to_transformers(dict(ours.named_parameters()), mapping), strict=False
-        )
+        weights = export.convert_to_transformers(dict(ours.named_parameters()), mapping)
+        missing, unexpected = model.load_state_dict(weights, strict=False)
         assert not unexpected
         assert all("position_ids" in name or name == "generator_lm_head.weight" for name in missing)
         models.append(model.train())
@@ -90,11 +85,8 @@ def plain_step(generator, discriminator, batch, sampled):
     them.
     """
     documents = batch["documents"]
-    mask = torch.where(
-        documents[:, None, :, None] == documents[:, None, None, :],
-        0.0,
-        torch.finfo(torch.float32).min,
-    )
+    together = documents[:, None, :, None] == documents[:, None, None, :]
+    mask = torch.where(together, 0.0, torch.finfo(torch.float32).min)
     common = {"attention_mask": mask, "position_ids": batch["positions"]}
     logits = generator(input_ids=batch["masked_ids"], **common).logits
     chosen = torch.zeros_like(documents, dtype=torch.bool)
@@ -108,10 +100,8 @@ def plain_step(generator, discriminator, batch, sampled):
     replaced = (corrupted != batch["input_ids"]).float()
     detection = discriminator(input_ids=corrupted, **common).logits
     real = documents > 0
-    discriminator_loss = functional.binary_cross_entropy_with_logits(
-        detection[real], replaced[real]
-    )
-    return generator_loss, discriminator_loss
+    detected = functional.binary_cross_entropy_with_logits(detection[real], replaced[real])
+    return generator_loss, detected
 
 
 def test_losses_and_every_gradient_equal_the_plain_step(ours, theirs, batch, recipe):

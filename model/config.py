@@ -101,9 +101,7 @@ class PretrainingConfig(Settings, use_attribute_docstrings=True):
 
 
 class FinetuningSettings(Settings, use_attribute_docstrings=True):
-    """Everything that decides what a fine-tuning computes; every arm of a comparison gets the same.
-    The defaults are google's for base.
-    """
+    """All that decides what a fine-tuning computes, for every arm; defaults are google's base."""
 
     learning_rates: tuple[Annotated[float, Field(ge=1e-8, le=1)], ...] = (1e-4,)
     """learning rates to try from the same start; the best on dev is kept"""

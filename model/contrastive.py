@@ -126,9 +126,7 @@ def tokenize(tokenizer: Tokenizer, texts: list[str], longest: int) -> list[list[
 
 
 def iterate_batches(pairs: int, batch: int, seed: int, first: int) -> Iterator[np.ndarray]:
-    """Yield the pairs of each step from `first` on, without an end: every epoch shuffles all anew,
-    and leaves out the last that fill no batch.
-    """
+    """Yield the pairs of each step from `first` on; an epoch leaves out what fills no batch."""
     per_epoch, step = pairs // batch, first
     while True:
         epoch, place = divmod(step, per_epoch)
@@ -321,9 +319,7 @@ class Contrast(Run):
         return np.split(order, range(size, len(rows), size))
 
     def _embed(self, rows: list[list[int]], part: np.ndarray) -> Tensor:
-        """Return what `pool_tokens` makes of each text's last states, fp32 [texts, width], at
-        length 1.
-        """
+        """Return what `pool_tokens` makes of last states, fp32 [texts, width], at length 1."""
         if self.stopping and self.device.world_size == 1:
             raise Stopped
         chosen = [rows[i] for i in part]
@@ -473,9 +469,7 @@ def load_network(encoder: Path) -> Any:
 
 
 def write_encoder(network: Any, source: Path, folder: Path, card: str) -> None:
-    """Write the source's folder with the trained weights in the place of its own; a head that the
-    source has stays as it is.
-    """
+    """Write the source's folder with the trained weights in the place of its own, its head kept."""
     tensors = load_file(source / "model.safetensors")
     inside = f"{network.base_model_prefix}."
     trained = {n: t.detach().float().cpu().contiguous() for n, t in network.state_dict().items()}

@@ -51,9 +51,7 @@ def evaluate_model(
     device: str = "auto",
     cache: Path | None = None,
 ) -> EvaluationResult:
-    """Write predictions.parquet and metrics.json of a split; return the latter. The fine-tuning's
-    settings choose the examples; `cache` keeps their tokens for other arms.
-    """
+    """Write predictions.parquet and metrics.json of a split; return the latter."""
     started = time.perf_counter()
     head = read_task_head(folder)
     is_of_task = head.task in (task.name, *task.trained_as)

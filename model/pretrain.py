@@ -52,9 +52,7 @@ def configure_recipe(
 
 
 def find_origin(place: str | None, output: Path) -> Origin | None:
-    """Return where the start weights are; a published model is brought into the output first, by
-    one of several processes.
-    """
+    """Return where the start weights are; one process brings a published model into the output."""
     if not place:
         return None
     folder = Path(place)

@@ -19,9 +19,7 @@ YIELDING = 10
 
 @contextmanager
 def share_cores(device: str, threads: int | None = None, yields: bool = False) -> Iterator[Map]:
-    """Yield a `map` whose calls share the cores of a CPU, or are made by this thread, as other
-    kinds of device need it. Threads that yield leave the cores to other processes.
-    """
+    """Yield a `map` whose calls share the cores of a CPU; other devices need one thread."""
     if device != "cpu":
         yield map
         return

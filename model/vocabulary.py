@@ -37,10 +37,7 @@ def train_vocabulary(
     corpus: Annotated[str | Path, Doc("folder that corpus_job wrote")],
     output: Annotated[str | Path, Doc("folder for vocab.txt and tokenizer.json")],
 ) -> VocabularyResult:
-    """Train a WordPiece vocabulary on the pretrain split of a corpus.
-
-    Writes vocab.txt, tokenizer.json, tokenizer_config.json and vocabulary.json into `output`.
-    """
+    """Train a WordPiece vocabulary on the pretrain split of a corpus, into the folder `output`."""
     corpus, output = Path(corpus), Path(output)
     make_writable_folder("output", output)
     least = MIN_VOCABULARY + config.unused

@@ -1,6 +1,4 @@
-"""Published encoders that are known: the languages they read, what stands for a text, and whether
-they were trained on texts of Amazon.
-"""
+"""Known encoders: their languages, what stands for a text, and whether they have read Amazon."""
 
 import re
 from collections.abc import Mapping
@@ -20,9 +18,7 @@ METADATA_FILE = "origin.json"
 
 
 def read_card(folder: Path) -> dict[str, str]:
-    """Return `license`, `training_data` and `languages` of a published encoder, "unknown" where the
-    YAML of README.md does not say it.
-    """
+    """Return `license`, `training_data` and `languages` by README.md's YAML, else "unknown"."""
     file, metadata = folder / "README.md", None
     text = file.read_text("utf-8", errors="replace") if file.is_file() else ""
     if front := re.match(r"\s*---\n(.*?)---\n", text, re.DOTALL):
@@ -122,9 +118,7 @@ def warn_of_languages(about: Mapping[str, Any], reviews: Mapping[str, int]) -> s
 
 
 def describe_start(folder: Path) -> dict[str, Any]:
-    """Return what is known of start weights, by origin.json or the model card and config.json; of
-    what model.pretrain made `through` names the folder.
-    """
+    """Return what is known of start weights; `through` names the folder of our own training."""
     about: dict[str, Any] = find_json(folder / METADATA_FILE)
     if about:
         return about

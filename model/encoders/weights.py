@@ -1,6 +1,4 @@
-"""Reads the weights of a transformers folder by the names of transformers' ELECTRA. No module is
-built: it would draw missing heads.
-"""
+"""Reads weights by the names of transformers' ELECTRA; a module would draw missing heads."""
 
 import pickle
 import re

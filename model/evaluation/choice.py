@@ -126,9 +126,7 @@ def fit_temperature(dev: Predictions) -> float:
 
 
 def average_arms(arms: Sequence[tuple[OutOfFold, Predictions | None]]) -> OutOfFold:
-    """Return the mean of the calibrated probabilities of arms, of held-out examples and of test:
-    of each example those that there are.
-    """
+    """Return the mean of the calibrated probabilities of arms, of held-out examples and of test."""
     calibrated = []
     for held_out, test in arms:
         found = fit_calibration(make_held_out_predictions(held_out))

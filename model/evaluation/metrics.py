@@ -187,9 +187,7 @@ def compute_metric(name: str, predictions: Predictions) -> float:
 def list_figures(
     predictions: Predictions | Sequence[Predictions], labels: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return `label`, `n`, `answered`, `recall` and `precision` of each class over all of the
-    predictions, also of a multi-label task; None: undefined.
-    """
+    """Return `label`, `n`, `answered`, `recall`, `precision` (None: undefined) of each class."""
     every = [predictions] if isinstance(predictions, Predictions) else predictions
     counts = np.sum([_count_classes(one).sum(0) for one in every], axis=0)
     found = []

@@ -90,9 +90,7 @@ def compute_log_loss(scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 def write_predictions(predictions: Predictions, path: Path) -> None:
-    """Write a row per example: example_id, label, prediction, probabilities, loss, score_*; labels
-    and predictions that are lists or strings as JSON.
-    """
+    """Write a row per example; labels and predictions that are lists or strings as JSON."""
     columns: dict[str, Any] = {"example_id": predictions.ids}
     for name, values in (("label", predictions.labels), ("prediction", predictions.predictions)):
         is_text = bool(values) and isinstance(values[0], list | str)

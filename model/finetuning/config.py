@@ -50,9 +50,7 @@ def make_request(
     parts: Sequence[str | Path] = (),
     cache: str | Path | None = None,
 ) -> Request:
-    """Return the request with the settings of the recipe, changed by those of the config; UserError
-    names a wrong one.
-    """
+    """Return the request with the settings of the recipe, changed by those of the config."""
     base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
     settings = change_settings(base, config.settings)
     task = give_phrases(find_task(config.task, data), config.phrases)

@@ -129,9 +129,7 @@ class Rule:
         return float(mutual_info_score(groups, labels)) - max(0, excess) / (2 * len(labels))
 
     def are_titles(self, titles: Sequence[str]) -> bool:
-        """Return whether each phrase is the title of most reviews that have it, in words without
-        digits.
-        """
+        """Return whether each phrase, without digits, is the title of most reviews with it."""
         short = [" ".join(re.findall(r"\w+", title.lower())) for title in titles]
         for phrase, column in zip(self.phrases, self.columns, strict=True):
             own = [title for title, has in zip(short, column, strict=True) if has]
@@ -187,9 +185,7 @@ def choose_phrases(tokens: Sequence[Sequence[str]], labels: np.ndarray, half: in
 
 
 def measure_rule(rule: Rule, labels: np.ndarray) -> tuple[float, float]:
-    """Return the information and the accuracy of a rule on the second half of the reviews; the
-    class of each group is the most frequent one of the first half.
-    """
+    """Return information and accuracy on the second half of groups labelled by the first half."""
     half = len(labels) // 2
     table = np.zeros((int(rule.groups.max()) + 1, int(labels.max()) + 1))
     np.add.at(table, (rule.groups[:half], labels[:half]), 1)
@@ -199,9 +195,7 @@ def measure_rule(rule: Rule, labels: np.ndarray) -> tuple[float, float]:
 
 
 def cross_validate_words(tokens: Sequence[Sequence[str]], labels: np.ndarray) -> float:
-    """Return the gain over the class frequencies, nats a review, of TF-IDF with logistic regression
-    over three folds.
-    """
+    """Return the gain over class frequencies, nats a review, of TF-IDF over three folds."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import cross_val_predict

@@ -108,9 +108,7 @@ def answer_questions(
 def answer_set_questions(
     held_out: OutOfFold, test: OutOfFold | None, task: Task, data: Path, folder: Path
 ) -> dict[str, Any]:
-    """Do the same for a task of several classes, where each class is a question of its own, yes or
-    no. A row has all classes of a review as they are given, and with the suspicious ones exchanged.
-    """
+    """Do the same for a multi-label task: each class is a question of its own, yes or no."""
     every = held_out.join(test)
     records: Records = locate_reviews(data, every.ids)
     suggested, confidence = every.labels.copy(), np.zeros(len(every))
@@ -139,9 +137,7 @@ def answer_set_questions(
 
 
 def list_contradicted_rows(task: Task, data: Path, predict: Predict) -> list[dict[str, Any]]:
-    """Return a row for each text whose exact copies have several labels: the corpus gives those no
-    label, so no model was trained on them.
-    """
+    """Return a row for each text whose exact copies have several labels, all left out of training."""
     files = sorted((data / CONTRADICTED).glob("*.jsonl")) if task.name.startswith(LABEL) else []
     lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
     entries, column = map(json.loads, lines), task.name.removeprefix(LABEL)
@@ -168,9 +164,7 @@ def write_lists(
     rows: Sequence[dict[str, Any]],
     errors: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Write the rows of suspicious.csv and errors.csv, of each text the beginning; return the
-    counts and the sentence about wrong labels.
-    """
+    """Write suspicious.csv and errors.csv; return the counts and the sentence on wrong labels."""
     for name, listed in ((SUSPICIOUS, rows), (ERRORS, errors)):
         shown = []
         for row in listed:

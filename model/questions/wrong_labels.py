@@ -35,9 +35,7 @@ class Suspicion:
 
 @dataclass(frozen=True)
 class WrongLabels:
-    """Which labels look wrong, the likeliest first, and how many of `n` are, estimated with a 95%
-    interval; None where the model is too weak to say.
-    """
+    """Which labels look wrong, the likeliest first, and how many of `n` (None: a weak model)."""
 
     suspicions: list[Suspicion]
     n: int

@@ -1,6 +1,4 @@
-"""The report of a study, computed from the cells' predictions: report.html, a summary of one page
-in report.md, and report.json.
-"""
+"""The report of a study, computed from the cells' predictions; report.md is a page of it."""
 
 import itertools
 import shlex
@@ -58,9 +56,7 @@ class ReportResult(Result):
 
 
 def write_report(study: str | Path, output: str | Path) -> ReportResult:
-    """Write report.html, report.md and report.json; return the last one's content. `study` is a
-    study.json, to which its folders are relative.
-    """
+    """Write report.html, report.md and report.json of a study.json; return the last's content."""
     output, base, given = Path(output), Path(study).parent, read_report_input(Path(study))
     content = gather(given, base)
     results: Results = content["results"]

@@ -52,9 +52,7 @@ class Cell:
 
     @property
     def trained_with(self) -> int:
-        """The labels that it was trained with, which are its teacher's where it learns from that
-        one's outputs alone; 0 where the folder does not say.
-        """
+        """The labels it learnt from, its teacher's where that is all it heard; 0: not said."""
         result, teacher = self.result, Path(self.result.get("teacher") or "") / "result.json"
         if result.get("teacher") and result["settings"]["soft_weight"] == 1 and teacher.is_file():
             result = read_json(teacher)
@@ -186,9 +184,7 @@ class Results:
     def pair_seeds(
         self, a: str, b: str, task: str
     ) -> tuple[list[SeedPair], list[Predictions], list[Predictions]]:
-        """Return the seeds that two arms share, and the predictions of each; an arm without
-        pre-training seeds meets every pre-training of the other one.
-        """
+        """Return the seeds two arms share and their predictions; without pre-trainings one meets all."""
         own_a, own_b = (
             {cell.seed_pair: cell.predictions for cell in self.list_cells(arm, task)}
             for arm in (a, b)

@@ -154,9 +154,7 @@ NEWEST = "the newest; none is champion"
 
 
 def find_models(uri: str, alias: str | None, task: str | None = None) -> list[dict[str, str]]:
-    """Return tags and number of each task's version with an alias, and its `role`; without one of
-    its champion, or else of its newest version. UserError for none.
-    """
+    """Return tags, number and `role` of each task's version: of an alias, champion or newest."""
     every = list_registries(uri)
     names = ", ".join(one.task for one in every) or "none"
     every = [one for one in every if not task or one.name == name_model(task)]

@@ -77,9 +77,7 @@ class Origin:
     def load_module(
         self, config: PretrainingConfig, dtype: torch.dtype, shards: Shards
     ) -> tuple[TransformersMlm, list[str]]:
-        """Return transformers' module with the loaded weights, and the names of those of its head
-        that are new; UserError where the shards were made with another tokenizer.
-        """
+        """Return transformers' module with the loaded weights, and the names of its new ones."""
         with name_place("start_from", self.main):
             is_plain = config.objective == "mlm" and not config.has_segments
             require(is_plain, "transformers' own module takes objective=mlm, without segments")

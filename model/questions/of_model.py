@@ -137,7 +137,7 @@ def answer_set_questions(
 
 
 def list_contradicted_rows(task: Task, data: Path, predict: Predict) -> list[dict[str, Any]]:
-    """Return a row for each text whose exact copies have several labels, all left out of training."""
+    """Return a row for each text whose exact copies have several labels, none of them learnt."""
     files = sorted((data / CONTRADICTED).glob("*.jsonl")) if task.name.startswith(LABEL) else []
     lines = [line for path in files for line in path.read_text(encoding="utf-8").splitlines()]
     entries, column = map(json.loads, lines), task.name.removeprefix(LABEL)

@@ -18,11 +18,9 @@ LEARN = format_settings(*LEARNING)
 """More steps, after which the corpus's words are learnt."""
 
 
-def load_whole(folder):
+def load_whole(folder, kind=AutoModelForSequenceClassification):
     """Return transformers' model of a folder that has each of its weights and no other."""
-    model, report = AutoModelForSequenceClassification.from_pretrained(
-        folder, output_loading_info=True
-    )
+    model, report = kind.from_pretrained(folder, output_loading_info=True)
     assert not report["missing_keys"]
     assert not report["unexpected_keys"]
     return model

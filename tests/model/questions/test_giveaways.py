@@ -8,10 +8,8 @@ from amazon_electra.model.questions.giveaways import find_giveaway
 THINGS = ["kettle", "lamp", "router", "tent", "clock", "drill", "keyboard", "mug", "headset"]
 THINGS += ["blender"]
 FILL = "I use it twice a week.|The box was plain.|It came with a manual.|My neighbour has one."
-GOOD, BAD = (
-    ["great", "solid", "lovely", "perfect", "reliable"],
-    ["broken", "awful", "useless", "cheap", "late"],
-)
+GOOD = ["great", "solid", "lovely", "perfect", "reliable"]
+BAD = ["broken", "awful", "useless", "cheap", "late"]
 
 
 def write_texts(n: int = 400, honest: bool = False) -> tuple[list[str], np.ndarray]:

@@ -2,7 +2,6 @@
 
 import csv
 import json
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -56,15 +55,12 @@ def test_doubtful_labels_are_joined_to_the_records(tmp_path):
     probabilities[2] = [0.9995, 0.0003, 0.0002]
     labels[2] = 1
     data = write_corpus(tmp_path / "corpus", ids)
-    found = answer_questions(
-        make_answers(ids[:400], labels[:400], probabilities[:400]),
-        make_answers(ids[300:], labels[300:], probabilities[300:]),
-        TASK,
-        data,
-        tmp_path,
-        lambda texts: np.tile([0.0, 0.02, 0.98], (len(texts), 1)),
-        0.9,
+    held_out, test = (
+        make_answers(ids[part], labels[part], probabilities[part])
+        for part in (slice(400), slice(300, None))
     )
+    own = TASK, data, tmp_path, lambda texts: np.tile([0.0, 0.02, 0.98], (len(texts), 1))
+    found = answer_questions(held_out, test, *own, 0.9)
     rows = read_csv(tmp_path / "suspicious.csv")
     assert found["wrong_labels"]["listed"] == len(rows)
     assert {row["id"] for row in rows[:35]} >= {f"x{place}" for place in sorted(flipped)[:5]}
@@ -128,10 +124,8 @@ def test_a_mark_of_the_dump_is_named_first(tmp_path):
     pq.write_table(pa.Table.from_pylist(rows), data / "corpus-0000000-00000.parquet")
     held_out = make_answers(ids[:40], labels[:40], probabilities[:40])
     test = make_answers(ids, labels, probabilities)
-    predict = partial(np.full, fill_value=1 / 3)
-    found = answer_questions(
-        held_out, test, TASK, data, tmp_path, lambda texts: predict((len(texts), 3)), 0.9
-    )
+    own = TASK, data, tmp_path, lambda texts: np.full((len(texts), 3), 1 / 3)
+    found = answer_questions(held_out, test, *own, 0.9)
     assert found["giveaway"]["accuracy"] > 0.9
     assert found["trust"]["asked"]["n"] == 300
     (tmp_path / "results.json").write_text(json.dumps({"task": "t", "questions": found}))

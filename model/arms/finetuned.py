@@ -49,9 +49,7 @@ class Finetuned(Arm):
         return make_predictions(logits, features, examples, task, self.head.threshold)
 
     def _predict(self, examples: Examples) -> tuple[list[np.ndarray], Any]:
-        """Return the logits of each example, or window, in the shape of the task, and features; the
-        cache keeps those of a test set for arms that this one is a part of.
-        """
+        """Return logits of each example, or window, in the task's shape, cached, and features."""
         from amazon_electra.model.arms.cache import keep_arrays, read_arrays
         from amazon_electra.model.device import open_device
         from amazon_electra.model.finetuning import network

@@ -147,9 +147,7 @@ def group_examples(examples: Sequence[Example]) -> np.ndarray:
 
 
 def assign_folds(labels: np.ndarray, groups: np.ndarray) -> np.ndarray:
-    """Return the fold of each example from 0, int64 [n], the same for all arms: groups stay whole,
-    and each class is spread as evenly as they allow.
-    """
+    """Return each example's fold, int64 [n], for all arms: groups whole, classes spread evenly."""
     classes, own = np.unique(labels, axis=0, return_inverse=True)
     own = own.ravel()
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)

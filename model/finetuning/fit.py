@@ -149,9 +149,7 @@ class FineTuning:
 def train_network(
     request: Request, examples: Sequence[Example], dev: Sequence[Example], device: str, output: Path
 ) -> tuple[nn.Module, Head, dict[str, Any]]:
-    """Return the network best on dev, its head, and the facts for result.json. Steps of one
-    learning rate follow those of the one before, so that a curve has one value at each step.
-    """
+    """Return the network best on dev, its head, and the facts for result.json."""
     target = open_device(device, request.settings.precision)
     tuning = FineTuning.prepare(request, examples, dev, target)
     rates, attempts = request.settings.learning_rates, list[Attempt]()

@@ -47,9 +47,7 @@ PREDICTION_BATCH = 64
 PREDICTION_TOKENS = {"cuda": 32_768}
 """Tokens that fill a device, by its kind: a batch has more texts there where they are short."""
 UNFUSED_ATTENTION_TOKENS = 128
-"""Tokens up to which attention that is not fused is faster on a CPU: as fast in fp32 at 128, 1.24
-times in bf16 (AVX-512).
-"""
+"""Tokens up to which attention that is not fused is faster on a CPU (in bf16 1.24 times)."""
 TOKENIZER_FILES = (
     *("tokenizer.json", "tokenizer_config.json", "vocab.txt"),
     "special_tokens_map.json",

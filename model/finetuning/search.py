@@ -29,9 +29,7 @@ DATA_SETTINGS = (
 STARTUP_TRIALS = 4
 """Trials that run to their end before any is pruned."""
 PARTS = 5
-"""Parts of a training after which trials are compared. They are equal shares of it, because with
-another batch or another number of epochs the same step is another place on the way.
-"""
+"""Shares of a training after which trials are compared: a step is another place in each."""
 
 
 def search(

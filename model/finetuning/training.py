@@ -221,9 +221,7 @@ class _Run(Run):
         training.show_step(attempt.steps)
 
     def review_step(self, keeps: bool, stopping: bool) -> None:
-        """Measure the network on dev where that is due; keep its state if it is better, or find
-        that it has diverged.
-        """
+        """Measure on dev where that is due; keep a better state, or find that it has diverged."""
         attempt, training = self.attempt, self.training
         if attempt.steps % training.evaluate_every and attempt.steps != training.steps:
             return

@@ -341,9 +341,7 @@ def run_step(training: Training, arrays: Arrays) -> tuple[Sums, Tensor] | None:
 
 
 def _halve_batch(training: Training) -> None:
-    """Take half as many sequences at once. UserError for one sequence, and for processes that share
-    a batch: the others wait for gradients of this step.
-    """
+    """Take half as many sequences at once; UserError for one, or where processes share a batch."""
     sequences = training.count_sequences_at_once()
     half = training.count_sequences_at_once(sequences // 2)
     what = f"{sequences} sequences at once do not fit into the device's memory"

@@ -1,6 +1,4 @@
-"""AdamW and the learning rate of each step. The moments' bias is corrected, which google's Adam
-does not: its first steps are several times larger and need a long warm-up.
-"""
+"""AdamW and the learning rate of each step; unlike google's Adam it corrects the moments."""
 
 from typing import Any
 

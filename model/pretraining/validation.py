@@ -1,6 +1,4 @@
-"""Measures the networks on held-out text, with fixed masked positions and random keys. At a small
-budget a discriminator may become a constant, whose AUC stays near 0.5.
-"""
+"""Measures the networks on held-out text, with fixed masked positions and random keys."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

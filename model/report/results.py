@@ -184,7 +184,7 @@ class Results:
     def pair_seeds(
         self, a: str, b: str, task: str
     ) -> tuple[list[SeedPair], list[Predictions], list[Predictions]]:
-        """Return the seeds that two arms share, and predictions; no pre-training meets them all."""
+        """Return seeds that two arms share, with predictions; an untrained arm meets every one."""
         own_a, own_b = (
             {cell.seed_pair: cell.predictions for cell in self.list_cells(arm, task)}
             for arm in (a, b)

@@ -1,6 +1,4 @@
-"""Read polarity, stars and the user's own labels from a corpus folder. A task trains on labels of
-the splits pretrain and train.
-"""
+"""Read the tasks of a corpus folder, which train on its splits pretrain and train."""
 
 import re
 from collections import Counter

@@ -1,6 +1,4 @@
-"""GLUE (Wang et al. 2019, arXiv 1804.07461) with its official metrics. Test labels are not
-published: the official dev set is our test set, dev is cut from train.
-"""
+"""GLUE (arXiv 1804.07461): its official dev set is our test set, since test has no labels."""
 
 import itertools
 from collections.abc import Iterator, Mapping

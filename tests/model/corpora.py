@@ -67,17 +67,9 @@ def _row(i: int, generator: np.random.Generator) -> dict:
 def write_tokenizer(folder: Path) -> int:
     """WordPiece over the corpus's words and letters; returns the vocabulary's size."""
     letters = "0123456789abcdefghijklmnopqrstuvwxyz"
-    words = (
-        "the is and number really a on in who what where when works fits battery question answer"
-    )
-    others = "cat sat mat london peter"
-    entries = [
-        *letters,
-        *(f"##{one}" for one in letters),
-        *".,?!-",
-        *words.split(),
-        *others.split(),
-    ]
+    words = "the is and number really a on in who what where when works fits battery question"
+    words += " answer cat sat mat london peter"
+    entries = [*letters, *(f"##{one}" for one in letters), *".,?!-", *words.split()]
     entries = list(dict.fromkeys([*entries, *THINGS, *GOOD, *BAD]))
     config = '{"tokenizer_class": "BertTokenizer", "do_lower_case": true, "model_max_length": 512}'
     write_word_pieces(folder, entries, config)

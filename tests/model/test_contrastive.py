@@ -103,10 +103,9 @@ def test_what_is_no_pair_is_left_out_by_reason():
 
 
 def test_only_the_pretrain_split_gives_pairs(tmp_path):
-    planted = [
-        (split, f"secret of {split}", "word1 word2 word3") for split in ("train", "dev", "test")
-    ]
-    rows = [*draw_rows(5), *planted, ("pretrain", "", "word1 word2 word3")]
+    body = "word1 word2 word3"
+    planted = [(split, f"secret of {split}", body) for split in ("train", "dev", "test")]
+    rows = [*draw_rows(5), *planted, ("pretrain", "", body)]
     pairs = read_pairs([write_corpus(tmp_path, rows)], 16)
     assert len(pairs) == 5
     assert not any("secret" in title for title in pairs.titles)
@@ -135,9 +134,8 @@ def test_the_loss_falls_and_the_folder_loads(encoder, corpus, tmp_path):
     losses = read_losses(tmp_path)
     assert (result.pairs, result.steps, result.epochs) == (80, 40, 8)
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 0.1
-    before, after = (
-        AutoModel.from_pretrained(one).state_dict() for one in (encoder, Path(result.encoder))
-    )
+    both = encoder, Path(result.encoder)
+    before, after = (AutoModel.from_pretrained(one).state_dict() for one in both)
     words = "embeddings.word_embeddings.weight"
     assert torch.equal(before[words], after[words])
     layer = "encoder.layer.0.output.dense.weight"

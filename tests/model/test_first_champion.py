@@ -37,12 +37,8 @@ def decide(folder, draw, majority, skill, shift=0.0):
     test = predict_classes(list(logits[1_200:]), examples)
     write_predictions(test, folder / "predictions.parquet")
     cell = export.ExportCell("TF-IDF", folder, folder)
-    return decide_first(
-        {
-            "classes": list_figures(test, LABELS),
-            "against": export.compare_with_simple_models(cell, [cell], test, METRICS),
-        }
-    )
+    against = export.compare_with_simple_models(cell, [cell], test, METRICS)
+    return decide_first({"classes": list_figures(test, LABELS), "against": against})
 
 
 def test_shops_with_nothing_to_learn_have_no_champion(tmp_path):

@@ -76,10 +76,9 @@ def test_an_arm_answers_with_lists(corpus, arm):
     cell = export.ExportCell(arm, folder / f"{arm}-fitted", folder / f"{arm}-test")
     export.export([cell], TASK, corpus, folder / f"{arm}-model")
     classifier = load_classifier(str(folder / f"{arm}-model"), "fp32")
-    examples = {e.id: e for e in find_task(TASK, corpus).read(corpus, "test", Sampling(), None)}
-    examples |= {
-        e.id: e for e in find_task(TASK, corpus).read(corpus, "test", Sampling(has_dev=False), None)
-    }
+    task = find_task(TASK, corpus)
+    ways = [Sampling(), Sampling(has_dev=False)]
+    examples = {e.id: e for way in ways for e in task.read(corpus, "test", way, None)}
     probabilities = classifier.score([examples[one].text for one in test.ids])
     answers = classifier.answer(probabilities)
     expected = [[CLASSES[c] for c in np.flatnonzero(row)] for row in found]

@@ -87,10 +87,9 @@ def test_stopped_within_a_step_nothing_is_kept(shards, tmp_path):
 def test_validation_changes_no_weight(shards, dev_shards, tmp_path):
     without = train(shards, tmp_path / "without", steps=10)
     result = train(shards, tmp_path / "with", "--validation", dev_shards, steps=10)
-    weights = [
-        Path(made["encoder"], "model.safetensors").read_bytes() for made in (without, result)
-    ]
-    assert weights[0] == weights[1]
+    places = (Path(made["encoder"], "model.safetensors") for made in (without, result))
+    first, second = (place.read_bytes() for place in places)
+    assert first == second
     assert list(read_curve(tmp_path / "with", "validation_loss")) == list(range(1, 11))
 
 

@@ -56,9 +56,8 @@ def read_weights(output, step):
 
 
 def assert_same_weights(first, second, step):
-    torch.testing.assert_close(
-        read_weights(first, step), read_weights(second, step), atol=1e-5, rtol=0
-    )
+    of_both = (read_weights(output, step) for output in (first, second))
+    torch.testing.assert_close(*of_both, atol=1e-5, rtol=0)
 
 
 def test_two_processes_train_as_one_does(made, alone, tmp_path):

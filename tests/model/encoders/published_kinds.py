@@ -8,14 +8,8 @@ import torch
 import transformers
 
 from tests.model.encoders import checkpoints
-from tests.tokenizer_kinds import (
-    BERT,
-    ROBERTA,
-    build_bpe,
-    build_unigram,
-    build_word_piece,
-    write_published,
-)
+from tests.tokenizer_kinds import BERT, ROBERTA, build_bpe, build_unigram, build_word_piece
+from tests.tokenizer_kinds import write_published as save_tokenizer
 
 LONG = {"max_position_embeddings": 80, "initializer_range": 0.2}
 SHAPE = checkpoints.SHAPE | LONG | {"num_hidden_layers": 2}
@@ -48,7 +42,7 @@ def write_kind(folder: Path, kind: str, **changed: object) -> Path:
     """Write the folder of a published encoder of this kind."""
     name, fields, build, specials = KINDS[kind]
     tokenizer = build()
-    write_published(tokenizer, folder, specials)
+    save_tokenizer(tokenizer, folder, specials)
     model_class = getattr(transformers, name)
     torch.manual_seed(7)
     size = {"vocab_size": tokenizer.get_vocab_size()}

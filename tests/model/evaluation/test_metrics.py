@@ -71,9 +71,8 @@ def test_calibration_errors_of_different_bins_do_not_cancel():
     """Too sure at 0.95, not sure enough at 0.55; the last bin has what is certain."""
     confidence = np.array([0.95, 0.55, 1.0], dtype=np.float32)
     probabilities = np.stack([confidence, 1 - confidence], 1)
-    said = replace(
-        classes(n=3, k=2), labels=[1, 0, 0], predictions=[0] * 3, probabilities=probabilities
-    )
+    made = classes(n=3, k=2)
+    said = replace(made, labels=[1, 0, 0], predictions=[0] * 3, probabilities=probabilities)
     assert compute_metric("ece", said) == pytest.approx((0.95 + 0.45) / 3)
 
 
@@ -82,9 +81,8 @@ def test_weights_are_the_same_as_repeating_examples(name):
     said, metric = numbers() if name == "pearson" else classes(), METRICS[name]
     rows = np.random.default_rng(2).integers(0, len(said.ids), len(said.ids))
     weights = np.bincount(rows, minlength=len(said.ids))
-    assert metric.value(weights @ metric.columns(said)) == pytest.approx(
-        metric.compute(said.take_rows(rows))
-    )
+    expected = metric.compute(said.take_rows(rows))
+    assert metric.value(weights @ metric.columns(said)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,8 @@ def test_soft_targets_alone_carry_the_task(made):
 
 def test_a_student_of_another_width_learns(made, monkeypatch):
     config = json.loads((made / "electra" / "config.json").read_text())
-    narrow = ElectraConfig(
-        **config | {"hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
-    )
-    ElectraForPreTraining(narrow).save_pretrained(made / "narrow")
+    config |= {"hidden_size": 16, "num_hidden_layers": 2, "intermediate_size": 32}
+    ElectraForPreTraining(ElectraConfig(**config)).save_pretrained(made / "narrow")
     shutil.copy(made / "electra" / "tokenizer.json", made / "narrow")
     teacher = ["--teacher", str(made / "teacher-cls")]
     teacher += ["--hidden_weight", "1.0", "--attention_weight", "1.0"]

@@ -42,10 +42,9 @@ def test_the_same_seed_gives_the_same_bytes(made):
     drawn = ["--architecture", str(made / "electra"), "--dropout", "0.3"]
     for name, seed in (("first", "0"), ("other", "1"), ("again", "0")):
         tune(made, name, "--seed", seed, *drawn, encoder="random")
-    weights = [
-        (made / name / "model.safetensors").read_bytes() for name in ("first", "again", "other")
-    ]
-    assert weights[0] == weights[1] != weights[2]
+    places = (made / name / "model.safetensors" for name in ("first", "again", "other"))
+    first, again, other = (place.read_bytes() for place in places)
+    assert first == again != other
 
 
 def test_test_decides_nothing_and_is_what_is_measured(made):
@@ -99,9 +98,8 @@ def test_finished_learning_rates_are_not_repeated(made, monkeypatch):
     result = tune(made, "killed", "--learning_rates", "1e-3", "5e-3")
     assert len(resumed) == result["tried"][1]["steps"]
     assert [tried["dev"] for tried in result["tried"]] == [tried["dev"] for tried in whole["tried"]]
-    curves = [
-        [{**line, "time": 0} for line in read_metrics(made / name)] for name in ("killed", "whole")
-    ]
+    logs = (read_metrics(made / name) for name in ("killed", "whole"))
+    curves = [[{**line, "time": 0} for line in log] for log in logs]
     assert curves[0] == curves[1]
     assert {line["attempt"] for line in curves[0]} == {0, 1}
 

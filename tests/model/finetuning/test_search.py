@@ -21,15 +21,13 @@ def look(made, name, trials, *, space=None, teacher=None, **settings):
     texts = dict(setting.split("=") for setting in SETTINGS) | settings
     config = FinetuneConfig(task="polarity", settings=texts)
     places = {"encoder": made / "electra", "teacher": teacher}
-    return search.search(
-        config, space or SPACE, trials, made / "corpus", made / f"search-{name}", **places
-    )
+    output = made / f"search-{name}"
+    return search.search(config, space or SPACE, trials, made / "corpus", output, **places)
 
 
 def tried(made, name):
-    study = optuna.load_study(
-        study_name="search", storage=f"sqlite:///{made}/search-{name}/optuna.db"
-    )
+    storage = f"sqlite:///{made}/search-{name}/optuna.db"
+    study = optuna.load_study(study_name="search", storage=storage)
     ended = [trial for trial in study.trials if trial.state.is_finished()]
     return [(search.make_settings(trial.params), trial.value, trial.state.name) for trial in ended]
 
@@ -57,10 +55,9 @@ def test_a_killed_search_tries_the_same(made, monkeypatch):
     assert best.content["dev_accuracy"] == dev_accuracy
     assert json.loads((made / "search-killed" / "best.json").read_text()) == best.content
     assert (dev_accuracy, best.settings) in complete
-    assert [settings for settings, *_ in trials] == [
-        settings for settings, *_ in tried(made, "whole")
-    ]
-    assert len({json.dumps(settings) for settings, *_ in trials}) == 5
+    settings = [one for one, *_ in trials]
+    assert settings == [one for one, *_ in tried(made, "whole")]
+    assert len({*map(json.dumps, settings)}) == 5
 
 
 class Trial:

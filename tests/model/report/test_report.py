@@ -123,9 +123,8 @@ def test_the_report_begins_for_a_manager(tmp_path):
     write_json(tmp_path / "model" / "results.json", {"task": "polarity"})
     result, text = render(tmp_path, cells, models=["model"], store="my store")
     assert result.best == {"polarity": "joined"}
-    [accuracy] = [
-        row["metrics"]["accuracy"]["value"] for row in result.results if row["arm"] == "joined"
-    ]
+    [joined] = [row["metrics"] for row in result.results if row["arm"] == "joined"]
+    accuracy = joined["accuracy"]["value"]
     first, _, rest = text.partition("##")
     assert f"**polarity**: joined is right for {accuracy:.1%} (" in first
     assert "of 400 test examples" in first

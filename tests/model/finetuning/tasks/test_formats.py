@@ -15,9 +15,8 @@ EVERYTHING = Sampling()
 
 
 def splits(name, data):
-    return {
-        split: load_examples(find_task(name, data), data, split, EVERYTHING) for split in SPLITS
-    }
+    task = find_task(name, data)
+    return {split: load_examples(task, data, split, EVERYTHING) for split in SPLITS}
 
 
 @pytest.mark.parametrize("name", ["mrpc", "sts-b"])
@@ -74,20 +73,14 @@ def test_glue_measures_on_the_official_dev_set(tmp_path, name):
     dev = {"mnli": "dev_matched.tsv", "mnli-mm": "dev_mismatched.tsv"}.get(name, "dev.tsv")
     for file, n in (("train.tsv", 60), (dev, 20), ("test.tsv", 5)):
         rows = [[_cell(spec, column, i, file) for column in header] for i in range(n)]
-        lines = ["\t".join(row) for row in rows]
-        (tmp_path / file).write_text(
-            "\n".join(lines if spec.header else ["\t".join(header), *lines]) + "\n"
-        )
+        lines = ["\t".join(row) for row in (rows if spec.header else [header, *rows])]
+        (tmp_path / file).write_text("\n".join(lines) + "\n")
     read = splits(name, tmp_path)
     assert len(read["test"]) == 20
     assert len([e for e in read["train"] if not e.is_swapped]) + len(read["dev"]) == 60
     assert all(e.text.startswith("train") for e in read["dev"])
-    assert find_task(name).metrics[0] == {
-        "cola": "matthews",
-        "mrpc": "f1",
-        "qqp": "f1",
-        "sts-b": "pearson",
-    }.get(name, "accuracy")
+    other = {"cola": "matthews", "mrpc": "f1", "qqp": "f1", "sts-b": "pearson"}
+    assert find_task(name).metrics[0] == other.get(name, "accuracy")
 
 
 def _cell(spec, column, i, file):

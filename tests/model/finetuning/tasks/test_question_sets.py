@@ -29,9 +29,8 @@ def test_amazonqa_finds_the_words_that_answer(tmp_path):
         (text, start), *_ = example.answers
         assert text == f"about {example.id} hours"
         assert example.pair[start : start + len(text)] == text
-    labels = {
-        e.id: e.label for part in splits("amazonqa-answerable", tmp_path).values() for e in part
-    }
+    read = splits("amazonqa-answerable", tmp_path).values()
+    labels = {e.id: e.label for part in read for e in part}
     assert (labels["4"], labels["5"]) == (0, 1)
 
 

@@ -41,9 +41,8 @@ def test_continuing_from_transformers_folders(shards, tmp_path):
     first = run_steps(shards, tmp_path / "first", learning_rate=5e-3, steps=60)
     begun = ["--start_from", add_generator(first["discriminator"], first["generator"])]
     run_steps(shards, tmp_path / "second", *begun, learning_rate=1e-6)
-    before, after = (
-        [*read_curve(tmp_path / name, "generator_loss").values()] for name in ("first", "second")
-    )
+    curves = (read_curve(tmp_path / name, "generator_loss") for name in ("first", "second"))
+    before, after = ([*curve.values()] for curve in curves)
     assert after[0] == pytest.approx(before[-1], abs=0.25)
     assert after[0] < before[0] - 0.4
 

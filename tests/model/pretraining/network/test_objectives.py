@@ -21,9 +21,8 @@ def shards(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def dev(tmp_path_factory):
-    return write_shards(
-        tmp_path_factory.mktemp("dev"), sequences=40, length=64, seed=7, split="dev"
-    )
+    folder = tmp_path_factory.mktemp("dev")
+    return write_shards(folder, sequences=40, length=64, seed=7, split="dev")
 
 
 def start(shards, output, *words, **settings):

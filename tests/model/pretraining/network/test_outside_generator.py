@@ -50,9 +50,8 @@ class TwinModel(OwnModel):
 
     def score_replacements(self, batch):
         found = self.predict("generator", batch)
-        replaced = (
-            found.sampled != batch["input_ids"].gather(1, batch["masked_positions"]).flatten()
-        )
+        originals = batch["input_ids"].gather(1, batch["masked_positions"]).flatten()
+        replaced = found.sampled != originals
         return replaced.float().numpy(), replaced.numpy()
 
 

@@ -37,9 +37,8 @@ def test_loss_and_gradients_are_those_of_cross_entropy(rows, multiple, monkeypat
     monkeypatch.setitem(vocabulary_loss.ENTRIES_MULTIPLE, "cpu", multiple)
     open_device("cpu", "fp32")
     generator = torch.Generator().manual_seed(0)
-    states, word, bias = (
-        torch.randn(*shape, generator=generator) for shape in ((10, 16), (77, 16), (77,))
-    )
+    shapes = (10, 16), (77, 16), (77,)
+    states, word, bias = (torch.randn(*shape, generator=generator) for shape in shapes)
     originals = torch.randint(0, 77, (10,), generator=generator)
     weights = torch.tensor([1.0, 0.0] * 5)
     arguments = [tensor.clone().requires_grad_() for tensor in (states, word, bias)]

@@ -28,6 +28,7 @@ from amazon_electra.beam_jobs.core.command import (
     run_to_exit_code,
 )
 from amazon_electra.beam_jobs.core.errors import JobFailed, UserError, describe_error
+from amazon_electra.beam_jobs.core.nesting import find_json, read_json
 from amazon_electra.flows.stages.report import STUDY
 from amazon_electra.flows.store.stage import Stage, read_request
 from amazon_electra.flows.store.store import LOG, REQUEST, Store
@@ -51,7 +52,7 @@ def load_stage(store: Store, path: str) -> Stage:
     if not file.is_file():
         raise UserError(f"{file} is not there; a run writes it when it begins the stage")
     try:
-        return read_request(json.loads(file.read_text(encoding="utf-8")), path)
+        return read_request(read_json(file), path)
     except ValueError as wrong:
         raise UserError(f"{file}: {wrong}") from None
 
@@ -72,11 +73,8 @@ def make(
         on_event("begun")
         began, used = time.monotonic(), measure_cpu()
         # an earlier stage's job may have made it along with its own
-        known = folder / stage.written_last if stage.written_last else None
-        if known and known.exists():
-            result = json.loads(known.read_text(encoding="utf-8"))
-        else:
-            result = stage.run(store, folder)
+        written = find_json(folder / stage.written_last) if stage.written_last else {}
+        result = written or stage.run(store, folder)
         check_dumps(store, stage, folder)
         manifest = store.publish(
             stage,

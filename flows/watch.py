@@ -15,6 +15,7 @@ from prefect.deployments import run_deployment
 from pydantic import Field
 
 from amazon_electra.beam_jobs.core.files import hash_bytes, write_json
+from amazon_electra.beam_jobs.core.nesting import find_json
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.beam_jobs.core.storage import Identity, is_remote
 from amazon_electra.flows.configuration.addresses import Address
@@ -97,7 +98,7 @@ def find_whole_dumps(store: Store, watch: Watch) -> list[Identity]:
     files, notes = find_dumps(places)
     for note in notes:
         log.warning("watch.places: %s", note)
-    seen = json.loads(memory.read_text(encoding="utf-8")) if memory.exists() else []
+    seen = find_json(memory) or []
     write_json(memory, files)
     whole = [file for file in files if is_remote(file[0]) or list(file) in seen]
     for file in files:

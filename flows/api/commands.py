@@ -5,7 +5,6 @@ may have imported it; and Ctrl-C ends the run as in a terminal.
 """
 
 import inspect
-import json
 import os
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from amazon_electra.beam_jobs.core.children import bind_command
 from amazon_electra.beam_jobs.core.command import USER_ERROR
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.nesting import find_json, read_json
 from amazon_electra.beam_jobs.core.settings import Settings, describe_unknown
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.cli.stores import build_store
@@ -52,7 +52,7 @@ class RunResult:
         """Content of report.json: `results` has a row for each task and arm with its metrics and
         their 95% intervals, `differences` one for each pair of arms with its test.
         """
-        return dict(json.loads((self.folder / "report.json").read_text(encoding="utf-8")))
+        return dict(read_json(self.folder / "report.json"))
 
 
 @dataclass(frozen=True)
@@ -185,8 +185,7 @@ def call_command(command: str, form: Settings, model: str | None = None) -> dict
                     last = line.strip() or last
             finally:
                 process.terminate()  # nothing, if it has ended
-        result = Path(folder, RESULT)
-        made = dict(json.loads(result.read_text(encoding="utf-8"))) if result.exists() else {}
+        made = dict(find_json(Path(folder, RESULT)))
     if process.returncode == 0:
         return made
     if "mistake" in made:
@@ -202,7 +201,7 @@ def main() -> None:
     from amazon_electra.flows.cli.running import execute_graph, execute_scoring
 
     command, folder = sys.argv[1], Path(sys.argv[2])
-    request = json.loads((folder / REQUEST).read_text(encoding="utf-8"))
+    request = read_json(folder / REQUEST)
     form = request["form"]
 
     def work() -> None:

@@ -5,7 +5,6 @@ suspended until a person answers in the Prefect UI or by `amazon-electra promote
 begins again, finds every stage complete, and reads the answer.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +23,7 @@ from pydantic import Field
 
 from amazon_electra.beam_jobs.core.errors import TransientError
 from amazon_electra.beam_jobs.core.files import hash_bytes
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.flows.configuration.form import Promotion
 from amazon_electra.flows.runner.logs import find_run_logger
@@ -108,11 +108,11 @@ def register_models(
     if wish.mode == "off":
         return "not registered: promotion.mode=off", True
     store, is_complete, lines = maker.store, True, []
-    report = json.loads((store.fetch(last) / "report.json").read_text(encoding="utf-8"))
+    report = read_json(store.fetch(last) / "report.json")
     about = f"**{escape_markdown(report['title'])}**\n\n{escape_markdown(report['answer'])}"
     for model in models:
         folder = store.fetch(model)
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+        results = read_json(folder / "results.json")
         task, compared = results["task"], None
         tags = {"model": model.fingerprint, "report": last.fingerprint}
         tags |= {name: results[name] for name in ("task", "kind", "arm")}

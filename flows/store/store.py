@@ -30,6 +30,7 @@ from amazon_electra.beam_jobs.core.files import (
     write_json,
 )
 from amazon_electra.beam_jobs.core.locks import exclusive_lock, try_lock
+from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import join_mistakes
 from amazon_electra.flows.store.bucket import (
     MANIFEST,
@@ -391,7 +392,7 @@ class Store:
         key = " ".join(map(str, seen))
         memory = self.root / "digests" / hash_bytes(key.encode())[:32]
         if memory.exists():
-            return str(json.loads(memory.read_text(encoding="utf-8"))["sha256"])
+            return str(read_json(memory)["sha256"])
         found = storage.hash_file(str(path))
         if not self.is_dry:
             write_json(memory, {"file": key, "sha256": found})

@@ -1,6 +1,5 @@
 """The runs of a store: which stage folders each needs, what became of its models, what may go."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.locks import try_lock
+from amazon_electra.beam_jobs.core.nesting import find_json, read_json
 from amazon_electra.flows.store.stage import Stage, find_class
 from amazon_electra.flows.store.store import Manifest, Store
 
@@ -109,12 +109,11 @@ def save_registered(
 
 def read_registered(store: Store, report: Stage, wish: dict[str, Any]) -> str | None:
     """Return what `save_registered` kept for the same wish; None without it."""
-    file = store.folder(report) / REGISTERED
-    found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    found = find_json(store.folder(report) / REGISTERED)
     return found["registered"] if found.get("promotion") == wish else None
 
 
 def has_finished_run(store: Store, dump: Stage) -> bool:
     """Return whether a run of this dump has ended on this machine."""
     files = store.root.glob(f"report/*/{REGISTERED}")
-    return any(json.loads(file.read_bytes())["dump"] == dump.fingerprint for file in files)
+    return any(read_json(file)["dump"] == dump.fingerprint for file in files)

@@ -183,16 +183,18 @@ def test_a_failed_run_continues_at_the_stage_that_failed(store):
 def test_a_group_that_may_fail_tells_the_graph_what_failed(tmp_path, call_in_flow):
     told = []
     good, bad = (job("small", {}, {"how": how}, title=how) for how in ("well", "bug"))
+    after = job("small", {"source": bad}, {}, title="after")
 
     def graph():
-        told.append((yield Group([[bad], [good]], 2, may_fail=True)))
+        told.append((yield Group([[after], [bad], [good]], 2, may_fail=True)))
         yield Group.of(job("report", {"good": good}, {}))
 
     store = Store(tmp_path / "store")
     maker = PrefectStageMaker(StageRunner(store, [], Tracking(f"sqlite:///{tmp_path}/m.db")))
     last = call_in_flow(lambda: maker.make_graph(graph()))
     assert store.manifest(last)
-    assert [*told[0]] == [bad.path]
+    assert [*told[0]] == [bad.path, after.path]
+    assert not store.folder(after).exists(), "what it is made of failed"
     assert str(store.folder(bad)) in str(maker.failed["bug"]), "the log is named"
 
 

@@ -17,8 +17,7 @@ from amazon_electra.flows.runner.stage_runner import allocate_threads
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import build_dump_stage, list_files
-from amazon_electra.flows.stages.external import list_place_files
-from amazon_electra.flows.stages.origin import build_start_stage
+from amazon_electra.flows.stages.origin import build_start_stage, list_place_files
 from amazon_electra.flows.stages.pretraining import build_pretraining_stage, has_accelerator
 from amazon_electra.flows.stages.shards import build_general_shards_stage, build_shards_stages
 from amazon_electra.flows.store.group import Group, Groups

@@ -12,8 +12,7 @@ from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import list_changes, write_options
 from amazon_electra.flows.stages.cells import Cell
-from amazon_electra.flows.stages.external import list_place_files
-from amazon_electra.flows.stages.origin import describe_origin, get_name
+from amazon_electra.flows.stages.origin import describe_origin, get_name, list_place_files
 from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store

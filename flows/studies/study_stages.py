@@ -13,7 +13,6 @@ from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import replace_settings
 from amazon_electra.flows.configuration.form import StudyForm
 from amazon_electra.flows.stages.cells import Cell
-from amazon_electra.flows.stages.external import build_external_stage
 from amazon_electra.flows.stages.finetuning import (
     Finetuning,
     Start,
@@ -21,7 +20,7 @@ from amazon_electra.flows.stages.finetuning import (
     build_finetuning_stage,
     build_search_stage,
 )
-from amazon_electra.flows.stages.origin import build_origin_stage
+from amazon_electra.flows.stages.origin import build_external_stage, build_origin_stage
 from amazon_electra.flows.stages.pretraining import (
     ADAPTATIONS,
     ContrastiveAdaptation,

@@ -3,7 +3,7 @@
 import pytest
 
 from amazon_electra.beam_jobs.core.files import hash_file
-from amazon_electra.flows.stages.external import build_external_stage
+from amazon_electra.flows.stages.origin import build_external_stage
 from amazon_electra.flows.stages.report import is_held_out
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store

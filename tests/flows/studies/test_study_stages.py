@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from amazon_electra.flows.configuration.form import Pretraining, StudyForm
-from amazon_electra.flows.stages.external import build_external_stage
+from amazon_electra.flows.stages.origin import build_external_stage
 from amazon_electra.flows.stages.pretraining import build_training
 from amazon_electra.flows.store.group import list_stages
 from amazon_electra.flows.store.stage import ExistingStage, Resources

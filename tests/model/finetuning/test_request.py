@@ -14,14 +14,11 @@ from tests.refusals import of_field
 
 
 def test_settings_of_a_run_are_read_back():
-    settings = FinetuningSettings(
-        loss="focal", focal_alpha=parse_field(FinetuningSettings, "focal_alpha", "0.25")
-    )
+    alpha = parse_field(FinetuningSettings, "focal_alpha", "0.25")
+    settings = FinetuningSettings(loss="focal", focal_alpha=alpha)
     assert settings.focal_alpha == (0.25,)
-    assert (
-        FinetuningSettings.from_run({"settings": json.loads(json.dumps(settings.model_dump()))})
-        == settings
-    )
+    kept = json.loads(json.dumps(settings.model_dump()))
+    assert FinetuningSettings.from_run({"settings": kept}) == settings
 
 
 @pytest.mark.parametrize(

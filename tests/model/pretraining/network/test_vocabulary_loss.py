@@ -4,11 +4,6 @@ from torch.nn import functional
 
 from amazon_electra.model.device import open_device
 from amazon_electra.model.pretraining.network import vocabulary_loss
-from amazon_electra.model.pretraining.network.vocabulary_loss import (
-    VocabularyLoss,
-    compute_rows,
-    draw_ids,
-)
 
 
 @pytest.mark.parametrize("entries", [7, 1000])
@@ -17,14 +12,11 @@ def test_samples_follow_the_softmax(entries):
     exceed.
     """
     logits = torch.randn(entries, generator=torch.Generator().manual_seed(3)) * 2
-    odds = logits.softmax(0)
-    draws = 200_000
+    odds, draws = logits.softmax(0), 200_000
     keys = torch.randint(0, 2**31, (draws,), generator=torch.Generator().manual_seed(4))
-    seen = torch.bincount(
-        torch.cat([draw_ids(odds.expand(len(part), -1), part) for part in keys.split(10_000)]),
-        minlength=entries,
-    )
-    expected = odds * draws
+    draw = vocabulary_loss.draw_ids
+    drawn = [draw(odds.expand(len(part), -1), part) for part in keys.split(10_000)]
+    seen, expected = torch.bincount(torch.cat(drawn), minlength=entries), odds * draws
     frequent = expected > 5
     chi_square = (((seen - expected) ** 2 / expected)[frequent]).sum().item()
     freedom = int(frequent.sum()) - 1
@@ -42,9 +34,8 @@ def test_loss_and_gradients_are_those_of_cross_entropy(rows, multiple, monkeypat
     originals = torch.randint(0, 77, (10,), generator=generator)
     weights = torch.tensor([1.0, 0.0] * 5)
     arguments = [tensor.clone().requires_grad_() for tensor in (states, word, bias)]
-    loss, sampled, right = VocabularyLoss.apply(
-        *arguments, originals, weights, torch.arange(10), compute_rows
-    )
+    more = originals, weights, torch.arange(10), vocabulary_loss.compute_rows
+    loss, sampled, right = vocabulary_loss.VocabularyLoss.apply(*arguments, *more)
     (loss * 3).backward()
     plain = [tensor.clone().requires_grad_() for tensor in (states, word, bias)]
     logits = functional.linear(*plain)

@@ -69,7 +69,7 @@ class Tracking:
     """One graph run: a parent run, and a nested one for every folder that is followed."""
 
     def __init__(self, uri: str, artifacts: str = "") -> None:
-        """Prepare the run; `artifacts` is of a new experiment, and empty: beside the database."""
+        """Prepare the run; a new experiment stores at `artifacts`, or beside the database."""
         self.uri, self._artifacts = uri, artifacts
         self.parent = TrackedRun("")
         self._runs: dict[tuple[str, str], TrackedRun] = {}

@@ -31,7 +31,8 @@ SETTINGS |= {"dropout": 0.1}
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Path:
     folder = write_corpus(tmp_path_factory.mktemp("kinds") / "corpus", reviews=500)
-    (folder / "corpus.json").write_text(json.dumps({"read": 500, "kept": 500, "dropped": {}}))
+    told = {"read": 500, "kept": 500, "dropped": {}, "splits": {"pretrain": 200}}
+    (folder / "corpus.json").write_text(json.dumps(told))
     return folder
 
 

@@ -111,7 +111,8 @@ def test_adaptation_keeps_the_pooling(name, tmp_path):
     corpus, origin, shards = (tmp_path / part for part in ("corpus", "origin", "shards"))
     corpus.mkdir()
     pq.write_table(table, corpus / "corpus-00000.parquet")
-    (corpus / "corpus.json").write_text(json.dumps({"kept": len(rows)}))
+    told = {"kept": len(rows), "splits": {"pretrain": len(rows)}}
+    (corpus / "corpus.json").write_text(json.dumps(told))
     config = ContrastiveConfig(batch=16, epochs=1, precision="fp32", learning_rate=1e-9)
     cpu = TrainingResources(device="cpu")
     made = adapt_contrastively(config, origin, [corpus], tmp_path / "made", cpu)

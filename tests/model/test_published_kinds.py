@@ -3,8 +3,10 @@ exported, and loaded by others.
 """
 
 import json
+from collections import Counter
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
@@ -31,7 +33,8 @@ SETTINGS |= {"dropout": 0.1}
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory) -> Path:
     folder = write_corpus(tmp_path_factory.mktemp("kinds") / "corpus", reviews=500)
-    told = {"read": 500, "kept": 500, "dropped": {}, "splits": {"pretrain": 200}}
+    splits = Counter(pq.read_table(folder)["split"].to_pylist())
+    told = {"read": 500, "kept": 500, "dropped": {}, "splits": splits}
     (folder / "corpus.json").write_text(json.dumps(told))
     return folder
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from prefect import flow
 
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.plan import RunPlan
@@ -26,7 +27,11 @@ from amazon_electra.flows.stages.cells import (
     list_cells,
     order_chains,
 )
-from amazon_electra.flows.stages.model import build_model_stages, compare_with_champions
+from amazon_electra.flows.stages.model import (
+    build_model_stages,
+    build_unlabelled_stages,
+    compare_with_champions,
+)
 from amazon_electra.flows.stages.pretraining import (
     build_contrastive_stage,
     build_pretraining_stage,
@@ -52,7 +57,7 @@ def graph(run: RunPlan) -> Groups:
     encoder = trained[0] if trained else origin or corpus
 
     settings = choose_settings(p.finetuning, p.recipe, counts, data.length, bool(origin))
-    known = p, decided.arms, settings, counts, corpus, encoder, origin
+    known = p, decided.arms, settings, counts, corpus, encoder, origin, run.classes
     cells, curve = list(list_cells(*known)), list(list_cells(*known, is_curve=True))
     # What needs no new encoder is made beside its training, the rest after it; an accelerator
     # trains alone, after the first answers.
@@ -88,13 +93,18 @@ def graph(run: RunPlan) -> Groups:
         )
     causes = {cell.finetuned.title: find_failure(cell, failed) for cell in cells}
     cells, curve = ([c for c in own if not find_failure(c, failed)] for own in (cells, curve))
-    if not cells:
+    if not (cells or run.unlabelled):
         raise next(iter(failed.values()))
     made = [stage for stage in made if stage.path not in failed]
     encoder = encoder if encoder in made else origin or corpus
 
     models = build_model_stages(cells, corpus, p.finetuning.target_accuracy)
-    yield Group([[model] for model in models], at_once)
+    device, asked = p.pretraining.finetuning_device, run.unlabelled
+    require(not asked or encoder is not corpus, "needs an encoder", "finetuning.classes")
+    unlabelled = build_unlabelled_stages(asked, corpus, encoder, device)
+    yield Group([[model] for model in (*models, *unlabelled)], at_once)
+    if not cells:
+        return  # nothing was measured
     yield Group([[one] for one in compare_with_champions(models, run.find_champion)])
     failures = [f"{title} failed: {cause}" for title, cause in causes.items() if cause]
     reading = data.length.describe() if origin else ""

@@ -19,6 +19,7 @@ from amazon_electra.flows.stages.dump import DumpListing, ListedDump, build_dump
 from amazon_electra.flows.stages.origin import build_start_stage
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
+from amazon_electra.model.finetuning.classes import UNKNOWN, ClassesInWords, read_classes
 
 
 def find_nothing(task: str) -> None:
@@ -36,6 +37,8 @@ class RunPlan:
     previews: Sequence[Preview]
     origin: Stage | None
     """The published encoder that it starts from."""
+    classes: Sequence[ClassesInWords] = ()
+    """Of tasks that have labels, and of others."""
     find_champion: Callable[[str], Stage | None] = find_nothing
     begun: StageProcesses | None = None
     """Make its encoder and corpus already."""
@@ -47,6 +50,11 @@ class RunPlan:
         """The texts of the first records."""
         found = (review.text for preview in self.previews for review in preview.reviews)
         return [text for text in found if isinstance(text, str)]
+
+    @property
+    def unlabelled(self) -> list[ClassesInWords]:
+        """The classes that the dump has no label of."""
+        return [one for one in self.classes if one.task not in self.form.finetuning.tasks]
 
     def count(self, corpus: Stage) -> Counts:
         """Return what the corpus counts, or is expected to as long as it is not made."""
@@ -91,8 +99,9 @@ def plan_run(form: Parameters, store: Store) -> RunPlan:
         raise UserError(why, "corpus.split", form.corpus.split)
     dump = build_dump_stage(form.dump, store)
     previews = read_previews(form.dump, dump)
-    tasks = labels.choose_tasks(form.finetuning.tasks, form.dump, previews)
-    return find_starts(form, store, dump, previews, tasks)
+    classes = [read_classes(place) for place in form.finetuning.classes]
+    tasks = labels.choose_tasks(form.finetuning.tasks, form.dump, previews, bool(classes))
+    return find_starts(form, store, dump, previews, tasks, classes)
 
 
 def plan_prepared_run(form: Parameters, store: Store, dump: str, tasks: Sequence[str]) -> RunPlan:
@@ -104,7 +113,8 @@ def plan_prepared_run(form: Parameters, store: Store, dump: str, tasks: Sequence
     if made is None:
         raise JobFailed(f"{dump} is not in the store {store.address}; both hosts need the same one")
     known = ListedDump(DumpListing.model_validate(made["parameters"]), result=made["result"])
-    return find_starts(form, store, known, [], tasks)
+    classes = [read_classes(place) for place in form.finetuning.classes]
+    return find_starts(form, store, known, [], tasks, classes)
 
 
 def find_starts(
@@ -113,11 +123,15 @@ def find_starts(
     dump: ListedDump,
     previews: Sequence[Preview],
     tasks: Sequence[str],
+    classes: Sequence[ClassesInWords],
 ) -> RunPlan:
     """Return the plan of a run of these tasks, with the encoders that it starts from."""
     form = form.replace(finetuning=form.finetuning.replace(tasks=tuple(tasks)))
     origin = build_start_stage(form.pretraining, store, dump)
-    return RunPlan(form, store, dump, previews, origin)
+    plan = RunPlan(form, store, dump, previews, origin, classes)
+    for one in plan.unlabelled:
+        plan.note(f"{one.task}: {UNKNOWN}")
+    return plan
 
 
 planned: ContextVar[RunPlan | None] = ContextVar("planned", default=None)

@@ -62,7 +62,7 @@ def decide(p: Parameters, counts: Counts) -> Decision:
     """Return the arms and the adaptation of a run, and why."""
     about = "about " if counts.is_estimated else ""
     arms, reasons = list_arms_of_form(p), list(counts.left_out)
-    if is_automatic(p):
+    if is_automatic(p) and counts.labels:
         labels = max(counts.labels.values(), default=0)
         labels = min(labels, p.finetuning.labels or labels)
         if labels < MIN_FINETUNED:

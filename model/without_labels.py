@@ -12,7 +12,7 @@ from amazon_electra.model.arms.frozen import Frozen
 from amazon_electra.model.arms.phrases import add_scores
 from amazon_electra.model.arms.states import Layer, fit_scaler, fold_layer
 from amazon_electra.model.check import check_folder, load_folder
-from amazon_electra.model.finetuning.classes import ClassesInWords
+from amazon_electra.model.finetuning.classes import UNKNOWN, ClassesInWords
 from amazon_electra.model.finetuning.config import give_phrases
 from amazon_electra.model.finetuning.request import Request, Start
 from amazon_electra.model.finetuning.tasks import find_task
@@ -30,9 +30,6 @@ STEPS, HARD = 200, 10.0
 """By which the answers get the shares: at this sharpness nearly each counts for one class."""
 TITLES, SHOWN_TITLES = 300, 10
 """So many of the most frequent titles are answered, and of each class shown."""
-UNKNOWN = (
-    "no label: accuracy unknown; label 50 reviews to know it (`amazon-electra suggest --random 50`)"
-)
 
 
 def classify_without_labels(

@@ -24,13 +24,17 @@ PROBABILITY = "p."
 Row = dict[str, Any]
 
 
-def suggest(scores: str | Path, number: int = 200) -> list[Row]:
-    """Return the rows of a folder of tables of scores that are worth a label, the best first."""
+def suggest(scores: str | Path, number: int = 200, at_random: bool = False) -> list[Row]:
+    """Return the rows of a folder of tables of scores that are worth a label, the best first; or as
+    many that chance draws, always the same ones: labels that a model is measured by.
+    """
     rows = [row for row in read_scores(Path(scores)) if row["label"]]
     first: dict[str, Row] = {}
     for row in rows:
         first.setdefault(row["text"], row)  # a copy of a text has its label
     rows = list(first.values())
+    if at_random:
+        return [rows[i] for i in np.random.default_rng(0).permutation(len(rows))[:number]]
     names = [name for name in (rows[0] if rows else ()) if name.startswith(PROBABILITY)]
     probabilities = np.array([[row[name] for name in names] for row in rows], float)
     return [rows[i] for i in choose_rows(list(first), probabilities, number)]

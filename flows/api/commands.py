@@ -38,8 +38,8 @@ class RunResult:
 
     folder: Path
     """Folder of the report: report.html, report.md, report.json."""
-    report: Path
-    """The report as a page."""
+    report: Path | None
+    """The report as a page; None where no label measured anything."""
     model: Path | None
     """Folder of the first task's best classifier; None if no task has classes."""
     models: dict[str, Path]
@@ -95,7 +95,7 @@ def run(
     made = call_command("run", form)
     return RunResult(
         folder=Path(made["folder"]),
-        report=Path(made["report"]),
+        report=Path(made["report"]) if "report" in made else None,
         model=Path(made["model"]) if "model" in made else None,
         models={task: Path(folder) for task, folder in made["models"].items()},
         registered=made.get("registered", ""),

@@ -57,7 +57,8 @@ def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
             return domain_adaptation(**dict(form))
 
         made = terminal.run_in_terminal(store.root, run, form.promotion.mode != "off")
-    terminal.print_results(Path(made["folder"]))
+    if "report" in made:
+        terminal.print_results(Path(made["folder"]))
     for task, model in made["models"].items():
         about = f", {task}" if len(made["models"]) > 1 else ""
         print(f"model       {model}{about}")

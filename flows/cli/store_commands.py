@@ -8,7 +8,7 @@ from rich.filesize import decimal
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.command_line import make_command
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.cli.stores import (
@@ -155,6 +155,7 @@ def suggest_reviews(
     *,
     scores: Annotated[str, Doc("Folder of scores")] = "scores",
     number: Annotated[int, Doc("Of reviews")] = 200,
+    random: Annotated[int | None, Doc("Draw so many by chance, to measure a model by")] = None,
     output: Annotated[
         str, Doc("File: .jsonl for doccano, .json for Label Studio")
     ] = "to_label.jsonl",
@@ -164,9 +165,9 @@ def suggest_reviews(
     """
     from amazon_electra.beam_jobs.scoring import suggestion
 
-    if number < 1:
-        raise UserError("give 1 or more", "number", number)
-    rows = suggestion.suggest(scores, number)
+    wanted = number if random is None else random
+    require(wanted > 0, "give 1 or more", "number" if random is None else "random", wanted)
+    rows = suggestion.suggest(scores, wanted, at_random=random is not None)
     suggestion.write_suggestions(rows, Path(output))
     print(f"{output}: {format_count(len(rows), 'review')} to label")
 

@@ -30,6 +30,7 @@ SHORT = {
     "dump.stars_scale": "--stars-scale",
     "pretraining.start_from": "--start-from",
     "finetuning.target_accuracy": "--target-accuracy",
+    "finetuning.classes": "--classes",
     "dump.id": "--id",
     "scores.format": "--format",
 }

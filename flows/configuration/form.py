@@ -150,6 +150,10 @@ class Finetuning(Settings, use_attribute_docstrings=True):
     max_length: int | None = Field(default=None, ge=8, le=8192)
     """Tokens of a text that networks read; none: as the recipe says, or up to 512 where over a
     quarter of the texts are longer"""
+    classes: list[Address] = Field(default=[])
+    """YAML files that say classes in words: reason.yaml those of the label column reason, each in a
+    line such as `late: [Arrived late, Still waiting for my parcel]`. Of a column that the dump has
+    not got they make a model without a label"""
     seeds: Seeds = Field(default=[0], min_length=1)
     """One fine-tuning for each; several show how much results vary"""
     learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(default=[])

@@ -36,14 +36,19 @@ TOKENS_PER_SENTENCE, TOKENS_PER_WORD = 17, 1.3
 """Of reviews, on average over the 79,278 real ones of docs/results.md."""
 
 
-def choose_tasks(asked: Sequence[str], chosen: Dump, previews: Sequence[Preview]) -> list[str]:
+def choose_tasks(
+    asked: Sequence[str], chosen: Dump, previews: Sequence[Preview], may_lack: bool = False
+) -> list[str]:
     """Return the tasks of a run: those asked for, or else all that the first records have labels
-    for, the user's own first. UserError where there is none, or a label is not read.
+    for, the user's own first. UserError where there is none and it may not lack them, or a label is
+    not read.
     """
     check_labels(asked, chosen)
     own = [f"{LABEL}{column}" for column in chosen.labels]
     if tasks := list(asked) or [*own, *_list_star_tasks(chosen, previews)]:
         return tasks
+    if may_lack:
+        return []
     first = previews[0]
     columns = [*first.mapping.values(), *(name or '""' for name in first.file.layout.unused)]
     why = f"no stars, so there are no examples; its columns are {', '.join(columns)}"
@@ -134,7 +139,7 @@ def count_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> Counts | 
             check_tasks([task], result)
         except UserError as error:
             lacking[task] = error
-    if len(lacking) == len(tasks):
+    if tasks and len(lacking) == len(tasks):
         raise lacking[tasks[0]]
 
     names = fnmatch.filter((file["path"] for file in made["files"]), "corpus-*.parquet")

@@ -197,6 +197,8 @@ def publish_results(
 def list_results(store: Store, stages: Sequence[Stage], last: Stage) -> dict[str, Any]:
     """Return the paths of what a person looks at next."""
     folder = store.fetch(last)
-    models = {s.config.task: str(store.fetch(s)) for s in stages if s.name == "model"}
+    kinds = "model", "unlabelled"
+    models = {s.config.task: str(store.fetch(s)) for s in stages if s.name in kinds}
     first = {"model": next(iter(models.values()))} if models else {}
-    return {"report": str(folder / PAGE), **first, "models": models, "folder": str(folder)}
+    report = {"report": str(folder / PAGE)} if (folder / PAGE).exists() else {}
+    return {**report, **first, "models": models, "folder": str(folder)}

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from amazon_electra.flows.configuration import form
 from amazon_electra.flows.configuration.form import Arm, Parameters
@@ -19,6 +19,7 @@ from amazon_electra.flows.stages.text_length import TextLength
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import ADAPTED, find_arm, list_arms
+from amazon_electra.model.finetuning.classes import ClassesInWords
 from amazon_electra.model.finetuning.tasks import DEV_FROM
 from amazon_electra.model.recipes import RECIPES
 
@@ -111,17 +112,18 @@ def list_cells(
     corpus: Stage,
     encoder: Stage,
     origin: Stage | None = None,
+    classes: Sequence[ClassesInWords] = (),
     is_curve: bool = False,
 ) -> Iterator[Cell]:
     """Yield the cells of a run in the order of the report; `origin` is the published encoder that
-    it began with, if any. An automatic run fine-tunes no network on a task with fewer than
-    MIN_FINETUNED labels.
+    it began with, if any. `classes` are said in words. An automatic run fine-tunes no network on a
+    task with fewer than MIN_FINETUNED labels.
 
     `is_curve`: those of the label curve instead, the arms that cost seconds, of few labels those
     without an encoder alone, trained with fewer labels than there are and evaluated on CURVE_TESTS
     test examples at most.
     """
-    arms = name_arms(chosen, encoder, origin)
+    arms, said = name_arms(chosen, encoder, origin), {one.task: one.phrases for one in classes}
     for task, labelled in counts.labels.items():
         points, own = [0], arms
         if is_curve or (is_automatic(p) and labelled < MIN_FINETUNED):
@@ -134,8 +136,9 @@ def list_cells(
         for labels, seed, (name, start) in itertools.product(points, p.finetuning.seeds, own):
             fewer = {"n_train": str(labels), "n_test": str(CURVE_TESTS)} if labels else {}
             device = p.pretraining.finetuning_device
-            asked = Finetuning(start, task, seed, corpus, {**settings, **fewer}, p.recipe, device)
-            yield build_cell(asked, name, labels)
+            own_settings = {**settings, **fewer}
+            asked = Finetuning(start, task, seed, corpus, own_settings, p.recipe, device)
+            yield build_cell(replace(asked, phrases=said.get(task)), name, labels)
 
 
 def choose_settings(

@@ -82,7 +82,7 @@ class Finetuned(Stage):
         base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
         settings = change_settings(base, config.settings)
         described = {"arm": config.arm, "task": config.task, "seed": config.seed}
-        if config.phrases is not None:
+        if config.phrases is not None and arm.is_cheap and arm.reads_encoder:
             described["phrases"] = config.phrases
         if arm.settings is not None:
             read = settings.model_dump(include=set(arm.settings))
@@ -198,6 +198,8 @@ class Finetuning:
     device: str = "auto"
     search: Stage | None = None
     """Finds the settings that `settings` leaves open."""
+    phrases: dict[str, list[str]] | None = None
+    """Of the classes, in place of the task's own."""
 
     @property
     def config(self) -> FinetuneConfig:
@@ -209,6 +211,7 @@ class Finetuning:
             seed=self.seed,
             recipe=recipe,
             settings=dict(self.settings),
+            phrases=self.phrases,
         )
 
     def list_sources(self) -> dict[str, Any]:

@@ -9,8 +9,9 @@ import numpy as np
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.stages.finetuning import CACHE, TaskConfig
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
+from amazon_electra.model.finetuning.classes import ClassesInWords
 
 MAX_COMPARED = 10_000
 """Test reviews that a model and the champion both predict."""
@@ -54,6 +55,23 @@ class Model(Stage):
         ).content
 
 
+class Unlabelled(Stage):
+    """`encoder`, `data` and classes in words → a model folder that has learned from no label."""
+
+    name, version, Config = "unlabelled", 1, ClassesInWords
+    headline = ("texts", "says")
+    runs_beside = True
+
+    def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from amazon_electra.model.without_labels import classify_without_labels
+
+        encoder, data = (self.inputs[name].locate(store) for name in ("encoder", "data"))
+        device, cache = self.resources.device, store.root / CACHE
+        return classify_without_labels(
+            self.config, encoder, data, folder, device=device, cache=cache
+        ).content
+
+
 def build_model_stages(
     cells: Sequence[Cell], corpus: Stage, target_accuracy: float | None = None
 ) -> list[Model]:
@@ -71,6 +89,17 @@ def build_model_stages(
         config = ModelConfig(task=task, cells=listed, target_accuracy=target_accuracy)
         stages.append(Model(config, inputs, title=f"model · {task}"))
     return stages
+
+
+def build_unlabelled_stages(
+    asked: Sequence[ClassesInWords], corpus: Stage, encoder: Stage, device: str
+) -> list[Unlabelled]:
+    """Return the stage of a model of each task whose classes are only said in words."""
+    inputs, resources = {"data": corpus, "encoder": encoder}, Resources(device=device)
+    return [
+        Unlabelled(one, inputs, resources=resources, title=f"model without a label · {one.task}")
+        for one in asked
+    ]
 
 
 class Comparison(Stage):

@@ -20,6 +20,10 @@ from amazon_electra.beam_jobs.core.settings import Settings, build_settings
 from amazon_electra.model.finetuning.tasks import list_star_tasks
 from amazon_electra.model.finetuning.tasks.corpus import LABEL
 
+UNKNOWN = (
+    "no label: accuracy unknown; label 50 reviews to know it (`amazon-electra suggest --random 50`)"
+)
+
 
 class SaidClass(Settings):
     """What says a class."""

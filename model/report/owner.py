@@ -47,6 +47,12 @@ class Owner:
 def list_short_answers(folder: Path) -> list[tuple[str, str]]:
     """Return a name and a line for each question that has something to say, for the terminal."""
     results, lines = find_json(folder / "results.json"), list[tuple[str, str]]()
+    if says := results.get("says"):  # it was made without a label
+        shares = {name: n / results["texts"] for name, n in results["answers"].items()}
+        answers = ", ".join(f"{name} {share:.0%}" for name, share in shares.items())
+        lines += [("accuracy", says), ("answers", f"of {results['texts']:,} reviews: {answers}")]
+        said = ((name, "; ".join(own[:SHOWN])) for name, own in results["titles"].items() if own)
+        return [*lines, *(("titles", f"{name}: {own}") for name, own in said)]
     if not (found := results.get("questions")):
         return lines
     wrong = found["wrong_labels"]

@@ -150,8 +150,8 @@ def read_texts(data: Path, n: int) -> Sequence[Example]:
     return sampler.finish()
 
 
-def list_titles(data: Path, n: int) -> Counter[str]:
-    """Return the most frequent titles of a corpus with their counts, the first of them first."""
+def list_titles(data: Path, n: int) -> list[str]:
+    """Return the most frequent titles of a corpus that occur more than once."""
     found: Counter[str] = Counter()
     for path in sorted(data.glob("corpus-*.parquet")):
         with pq.ParquetFile(path) as parquet:
@@ -159,7 +159,7 @@ def list_titles(data: Path, n: int) -> Counter[str]:
                 for batch in parquet.iter_batches(BATCH_ROWS, columns=["sentences", "has_title"]):
                     rows = batch.to_pylist()
                     found.update(row["sentences"][0] for row in rows if row["has_title"])
-    return Counter(dict(found.most_common(n)))
+    return [title for title, times in found.most_common(n) if times > 1]
 
 
 def locate_reviews(data: Path, ids: Collection[str]) -> dict[str, dict[str, Any]]:

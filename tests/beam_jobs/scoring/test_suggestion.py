@@ -79,6 +79,9 @@ def test_rows_are_written_for_labelling_tools_and_read_back(tmp_path):
     write_suggestions(chosen, tmp_path / "tasks.json")
     assert json.loads((tmp_path / "tasks.json").read_text())[0]["data"]["text"] == lines[0]["text"]
     assert len(suggest(tmp_path / "scores", 500)) == 50  # a copy has the label of the other
+    drawn = suggest(tmp_path / "scores", 20, at_random=True)
+    assert drawn == suggest(tmp_path / "scores", 20, at_random=True)
+    assert len({row["text"] for row in drawn}) == 20
 
 
 @pytest.mark.parametrize("columns", [(), ("file", "row", "id", "text", "stars.label")])

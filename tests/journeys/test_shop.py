@@ -157,6 +157,35 @@ def test_what_to_label_next_becomes_labels(shop, shell):
     assert json.loads((folder / "results.json").read_text())["task"] == "label:label"
 
 
+def test_classes_in_words_need_no_label(shop, shell):
+    write_shop(shell.folder / "tickets.csv", 300, 7000, labelled=False)
+    (shell.folder / "reason.yaml").write_text("""
+goods: {share: 0.4, phrases: [The lid does not fit, The motor broke]}
+other: []
+""")
+    printed = shell.type("amazon-electra run --dump tickets.csv --classes reason.yaml")
+    assert "no label: accuracy unknown" in printed
+    [folder] = find_models(printed).values()
+    shell.type(
+        "amazon-electra score --dump tickets.csv --format parquet --model "
+        "store/unlabelled/0123456789abcdef",
+        names={"store/unlabelled/0123456789abcdef": folder},
+    )
+    shell.type("amazon-electra suggest --random 50")
+    lines = (shell.folder / "to_label.jsonl").read_text().splitlines()
+    with (shell.folder / "labelled.jsonl").open("w") as file:
+        for one in map(json.loads, lines):
+            reason = "goods" if re.search("lid|motor|cable|screw|hinge", one["text"]) else "other"
+            file.write(json.dumps({"text": one["text"], "reason": reason}) + "\n")
+    printed = shell.type(
+        "amazon-electra run --dump labelled.jsonl --label reason --classes reason.yaml"
+    )
+    [folder] = find_models(printed).values()
+    results = json.loads((folder / "results.json").read_text())
+    assert results["task"] == "label:reason"
+    assert results["n_chosen_on"] > 30
+
+
 def test_an_answer_names_the_words_that_decide(shop, shell):
     write_shop(shell.folder / "new.csv", 20, 8000, labelled=False)
     shell.type(

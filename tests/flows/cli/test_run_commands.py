@@ -83,6 +83,18 @@ def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
     assert kinds >= {"corpus", "pretraining", "finetuning", "evaluation", "report"}
 
 
+def test_a_dump_without_a_label_takes_classes_in_words(tmp_path, capsys):
+    (tmp_path / "new.csv").write_text("text\n" + "It broke after a week.\n" * 30)
+    (tmp_path / "why.yaml").write_text("broken: [It broke]\nlate: {share: 0.2}\n")
+    words = ["run", "--dump", str(tmp_path / "new.csv"), "--store", str(tmp_path / "store")]
+    assert attempt(*words, "--classes", str(tmp_path / "why.yaml"), "--dry-run") == 0
+    printed = capsys.readouterr().out
+    assert "model without a label · label:why" in printed
+    assert "no label: accuracy unknown" in printed
+    assert "report" not in printed
+
+
+
 @pytest.mark.parametrize("variable", ["PREFECT_API_URL", "MLFLOW_TRACKING_URI"])
 def test_a_named_server_that_is_away_is_one_line_at_once(variable, tmp_path, monkeypatch, capsys):
     """Its clients would try again for minutes, and end in a traceback."""

@@ -94,7 +94,6 @@ def test_a_dump_without_a_label_takes_classes_in_words(tmp_path, capsys):
     assert "report" not in printed
 
 
-
 @pytest.mark.parametrize("variable", ["PREFECT_API_URL", "MLFLOW_TRACKING_URI"])
 def test_a_named_server_that_is_away_is_one_line_at_once(variable, tmp_path, monkeypatch, capsys):
     """Its clients would try again for minutes, and end in a traceback."""

@@ -13,7 +13,7 @@ from amazon_electra.beam_jobs.deduplication import buckets
 from amazon_electra.beam_jobs.reading.detection import HEAD_BYTES
 from amazon_electra.beam_jobs.reading.work_units import list_dump_files
 from amazon_electra.beam_jobs.sample import sample_dump
-from tests.beam_jobs.dumps import look_at, refuses, run_steps
+from tests.beam_jobs.dumps import look_at, run_steps
 from tests.s3_server import BUCKET, connect, serve_s3
 
 OPTIONS = ["--direct_running_mode", "in_memory", "--direct_num_workers", "1"]
@@ -49,19 +49,6 @@ def test_a_corpus_in_a_bucket_has_the_bytes_of_one_in_a_folder(s3, tmp_path, mon
     assert names == {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
     for name in names - {"corpus.json"}:
         assert there.cat_file(place + name) == (folder / name).read_bytes()
-
-
-def test_an_object_is_asked_for_and_not_looked_up_in_the_list_of_its_folder(s3):
-    """Which would take as long as the list is: of 100,000 files hours."""
-    path = f"s3://{BUCKET}/folder/reviews.json"
-    storage.write_bytes(path, b"one")
-    for expand in (storage.expand_pattern, lambda pattern: storage.expand_patterns([pattern])):
-        [before] = map(storage.describe_identity, expand(f"s3://{BUCKET}/folder/*"))
-        storage.check_unchanged(before)
-        connect(s3).pipe_file(path.removeprefix("s3://"), before[2].encode())
-        assert storage.describe_identity(path) != before
-        with refuses(path):
-            storage.check_unchanged(before)
 
 
 def test_no_more_of_a_large_file_is_fetched_than_is_looked_at(s3):

@@ -58,14 +58,6 @@ def write_shop(path, form, days):
     return path
 
 
-@pytest.mark.parametrize("form", ["%d/%m/%Y %H:%M", "%m/%d/%Y", "%d.%m.%y"])
-def test_the_notation_of_dates_is_that_of_the_column(tmp_path, form):
-    dump = write_shop(tmp_path / "shop.csv", form, 300)
-    run_job(tmp_path / "corpus", "--input", dump, "--split-by", "time")
-    sides = sides_by_number(tmp_path / "corpus")
-    assert {i * 7 % 300 for i, side in sides.items() if side == "test"} == set(range(276, 300))
-
-
 def test_an_open_notation_ends_the_job_and_names_the_option(tmp_path):
     dump = write_shop(tmp_path / "shop.csv", "%d/01/%Y", 12)
     with refuses("shop.csv", "date", "dates"):

@@ -4,11 +4,9 @@ import shutil
 
 import pandas as pd
 import pytest
-from mlflow import MlflowClient
 
 from amazon_electra.flows.cli import main
 from amazon_electra.flows.configuration.form import Scoring
-from amazon_electra.flows.servers.stock import resolve_mlflow_uri
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.scores import (
     RegisteredModel,
@@ -20,7 +18,6 @@ from amazon_electra.flows.stages.scores import (
 from amazon_electra.flows.store.group import list_stages
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.model.tracking.registry import name_model
 from tests.beam_jobs.scoring.models import write_network
 from tests.flows.calls import cross
 
@@ -82,23 +79,6 @@ def test_only_new_files_are_scored_and_all_are_copied(store, tmp_path):
     assert rows["polarity.predicted"].notna().all()
 
 
-def test_a_model_folder_scores_without_a_registry(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    model = write_network(tmp_path / "model")
-    (tmp_path / "new.csv").write_text("order,text\n7,good\n8,\n")
-    words = ["score", "--model", str(model), "--dump", "new.csv", "--id", "order"]
-    assert main.run_words([*words, "--format", "csv"]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert printed == [
-        f"scores      {tmp_path / 'scores'}: 1 of 2 records have a label",
-        "            1 no text",
-    ]
-    rows = pd.read_csv(tmp_path / "scores" / "new.scores.csv")
-    assert list(rows["id"]) == [7, 8]
-    assert list(rows["text"].fillna("")) == ["good", ""]
-    assert not (tmp_path / "store").exists()
-
-
 def test_a_dry_run_of_a_run_leaves_no_store(tmp_path, capsys):
     for dump in ("sample:300", str(tmp_path / "own.csv")):
         lines = "".join(f"kettle {i},{i % 5 + 1}\n" for i in range(300))
@@ -107,26 +87,3 @@ def test_a_dry_run_of_a_run_leaves_no_store(tmp_path, capsys):
         assert main.run_words([*words, "--dry-run"]) == 0
         assert "stages to do" in capsys.readouterr().out
         assert not (tmp_path / "store").exists()
-
-
-@pytest.mark.slow
-def test_the_flow_scores_with_the_champion_and_leaves_out_what_it_has_scored(
-    store, tmp_path, prefect_home, mlflow_template, monkeypatch
-):
-    from amazon_electra.flows.score import score
-
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    (store.root / "mlflow").mkdir()
-    shutil.copy(mlflow_template, store.root / "mlflow" / "mlflow.db")
-    client = MlflowClient(resolve_mlflow_uri(store.root), resolve_mlflow_uri(store.root))
-    name, tags = name_model("polarity"), {"model": MODEL.fingerprint, "task": "polarity"}
-    client.create_registered_model(name)
-    client.create_model_version(name, str(tmp_path), tags=tags)
-    client.set_registered_model_alias(name, "champion", "1")
-    for number in (1, 2):
-        (tmp_path / f"new-{number}.csv").write_text("order_id,text\n7,good\n8,bad\n")
-        form = Scoring(dump={"paths": [str(tmp_path / "new*.csv")]}, store=store.address)
-        made = score(**{name: getattr(form, name) for name in Scoring.model_fields})
-        assert made["files"] == [f"new-{n}.scores.csv" for n in range(1, number + 1)]
-        assert len(pd.read_csv(store.root / "scored" / made["files"][-1])) == 2
-        assert len(list(store.root.glob("scores/*/manifest.json"))) == number

@@ -9,14 +9,13 @@ from prefect.client.schemas.sorting import FlowRunSort
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows import domain_adaptation
-from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.plan import plan_run
 from amazon_electra.flows.runner import prefect_tasks
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.processes import StageProcesses
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.runs import graph_run
-from amazon_electra.flows.runs.graph_run import name_run, run_plan
+from amazon_electra.flows.runs.graph_run import run_plan
 from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -126,25 +125,6 @@ def test_prefect_shows_what_was_made(twice):
         eventually(lambda: len(made()) == 2 * 7)  # Prefect writes them down a moment later
     assert {"corpus-progress", "pretraining-progress", "stages"} <= names
     assert all(run.name.startswith("sample-100 · domain-adaptation · 2") for run in runs)
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ({"dump": {"paths": ["a/Toys.json.gz", "b.json"]}}, "Toys+1 · named · 20"),
-        ({"dump": Dump(paths=["new.csv"])}, "new · named · 20"),
-        ({"study": {"file": "/own/mine.yaml"}, "dump": Dump()}, "study mine · 20"),
-    ],
-)
-def test_runs_are_named_after_what_is_made_of_what(given, expected):
-    from prefect import flow
-    from prefect.runtime import flow_run
-
-    @flow(flow_run_name=name_run)
-    def named(dump=None, study=None):
-        return flow_run.name
-
-    assert named(**given).startswith(expected)
 
 
 @pytest.mark.parametrize(

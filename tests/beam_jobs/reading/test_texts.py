@@ -123,16 +123,6 @@ def test_comment_comes_before_content_and_a_label_is_no_title(tmp_path):
     assert dict(row.layout.mapping) == {"text": "comment", "label.subject": "subject"}
 
 
-def test_the_language_of_most_reviews_is_proposed(tmp_path):
-    records = [
-        {"review": {"de": None, "en": f"It boils water {i} times a day."}, "stars": 5}
-        for i in range(30)
-    ]
-    records[0]["review"]["de"] = "Er kocht."
-    with refuses("own.json", "text=review.en"):
-        look_at(write_lines(tmp_path / "own.json", records))
-
-
 def test_a_column_that_stands_twice_is_none_unless_it_is_named(tmp_path):
     rows = [f"{text_of(i)},lid,handle\n" for i in range(20)]
     dump = tmp_path / "own.csv"

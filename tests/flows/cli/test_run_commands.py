@@ -27,6 +27,9 @@ def attempt(*words):
         (["run", "--dump", "sample:9", "--recipe", "none.yaml"], ["--recipe none.yaml: "]),
         (["score", "--dump", "x", "--model", "m", "--model.alias", "a"], ["--model m: "]),
         (["show"], ["FINGERPRINT"]),
+        (["study", "losses"], ["--dump"]),
+        (["study", "losses", "--study.at-once", "0"], ["--study.at-once 0"]),
+        (["study", "losses", "--dump", "sample:9", "--study.temperature", "3"], ["temperature"]),
         (["suggest", "--number", "0"], ["--number 0: "]),
     ],
 )

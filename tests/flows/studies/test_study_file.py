@@ -3,7 +3,6 @@
 import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.cli.main import run_words
 from amazon_electra.flows.configuration.form import StudyChoice, StudyForm
 from amazon_electra.flows.store.group import list_stages
 from amazon_electra.flows.store.store import Store
@@ -169,20 +168,3 @@ def test_a_shipped_study_is_planned_with_all_its_cells(name, tmp_path, encoder):
     cells = {s.label.partition(" · seed ")[0] for s in stages if s.name == "evaluation"}
     assert {f"{arm.name} · {task.name}" for arm in study.arms for task in study.tasks} <= cells
     assert stages[-1].name == "study"
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (["nothing"], "nothing"),
-        (["losses", "--dump", "sample:9", "--study.review", "x"], "--study.review"),
-        (["losses", "--study.at-once", "0"], "--study.at-once 0"),
-        (["losses", "--dump", "sample:9", "--study.general-text", "R.md"], "general-text R.md"),
-        (["losses", "--dump", "sample:9", "--study.temperature", "3"], "temperature"),
-        (["losses"], "--dump"),
-    ],
-)
-def test_mistakes_of_the_command_are_one_line(words, named, tmp_path, capsys):
-    assert run_words(["study", *words, "--store", str(tmp_path)]) == 2
-    [line] = capsys.readouterr().err.splitlines()
-    assert named in line

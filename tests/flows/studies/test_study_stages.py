@@ -178,32 +178,25 @@ def test_the_encoder_of_a_study_is_the_one_its_pre_training_leaves(
     assert call["encoder"] == f"{store.folder(encoder)}/{folder}"
 
 
-def chain_of_teachers(made):
-    """Written with the last student first."""
-    electra = str(made / "electra")
-    return [
-        {"name": "student", "encoder": electra, "teacher": "arm:assistant"},
-        {"name": "assistant", "encoder": electra, "teacher": "arm:teacher"},
-        {"name": "alone", "encoder": electra, "settings": {"epochs": 1}},
-        {"name": "teacher", "encoder": electra},
-    ]
-
-
 def test_every_search_and_cell_comes_after_its_teacher(made):
-    search = {"trials": 3, "space": SPACE}
-    stages = build_stages(content_of(made, chain_of_teachers(made), search=search), made / "search")
+    """Written with the last student first."""
+    electra, search = str(made / "electra"), {"trials": 3, "space": SPACE}
+    taught = {"student": "arm:assistant", "assistant": "arm:teacher"}
+    arms = [{"name": name, "encoder": electra, "teacher": by} for name, by in taught.items()]
+    arms += [{"name": "teacher", "encoder": electra}]
+    stages = build_stages(content_of(made, arms, search=search), made / "search")
     order = [stage.path for chain in stages.list_chains() for stage in chain]
-    assert len(order) == len({*order}) == 4 + 2 * 4
+    assert len(order) == len({*order}) == 3 + 2 * 3
     cells = {cell.arm: cell.finetuned for cell in stages.cells}
-    for name, taught in (("assistant", "teacher"), ("student", "assistant")):
-        assert cells[name].inputs["teacher"].path == cells[taught].path
-        steps = cells[taught], cells[name].inputs["search"], cells[name]
+    for name, by in taught.items():
+        teacher = cells[by.removeprefix("arm:")]
+        assert cells[name].inputs["teacher"].path == teacher.path
+        steps = teacher, cells[name].inputs["search"], cells[name]
         places = [order.index(stage.path) for stage in steps]
         assert places == sorted(places)
-    for number, cell in enumerate(cells.values(), 1):
-        found = cell.inputs["search"]
-        stages.store.folder(found).mkdir(parents=True)
-        best = json.dumps({"settings": {"batch": number}})
-        (stages.store.folder(found) / "best.json").write_text(best)
-        stages.store.publish(found, {})
-        assert call_of(cell, stages.store)["config"].settings["batch"] == str(number)
+    found = cells["student"].inputs["search"]
+    stages.store.folder(found).mkdir(parents=True)
+    best = json.dumps({"settings": {"batch": 7}})
+    (stages.store.folder(found) / "best.json").write_text(best)
+    stages.store.publish(found, {})
+    assert call_of(cells["student"], stages.store)["config"].settings["batch"] == "7"

@@ -143,14 +143,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         joined = buckets.join_files(runs, f"{others}/heldout.starts")
         copies = [near.write_copies(pair, folders.matches) for pair in found["near"].items()]
         compared = held_out.Compared(units, work, folders.matches, copies, joined)
-        run_buckets = list(compared.list_buckets())
-        common = [held_out.write_common(bucket, compared) for bucket in run_buckets]
-        counts = [
-            name
-            for path in compared.list_files()
-            for name in common_ngrams.write_counts(path, folders.matches, common)
-        ]
-        matches = [held_out.write_matches(b, compared, common, counts) for b in run_buckets]
+        matches = write_matches(compared, list(compared.list_buckets()))
     writer, written = write.WriteUnits(folders), []
     for unit in prepared:
         of_unit = {kind: rows[unit.unit] for kind, rows in found.items()}
@@ -158,6 +151,17 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
         written += writer.process(element, *decided, matches)
     write_totals(written, prepared, corpus)
     return finish_corpus(corpus)
+
+
+def write_matches(compared: held_out.Compared, every: list[buckets.Bucket]) -> list[str]:
+    """Leave what reviews share with held-out ones, bucket by bucket; return the paths."""
+    common = [held_out.write_common(bucket, compared) for bucket in every]
+    counts = [
+        name
+        for path in compared.list_files()
+        for name in common_ngrams.write_counts(path, compared.folder, common)
+    ]
+    return [held_out.write_matches(bucket, compared, common, counts) for bucket in every]
 
 
 def run_shard_steps(argv: list[str]) -> dict[str, Any]:
@@ -173,10 +177,13 @@ def run_shard_steps(argv: list[str]) -> dict[str, Any]:
 
 
 @contextmanager
-def refuses(*named: Any, kind: type[Exception] = UserError) -> Iterator[pytest.ExceptionInfo]:
-    """Expect an error of one line that names files, fields or values."""
+def refuses(
+    *named: Any, field: str | None = None, kind: type[Exception] = UserError
+) -> Iterator[pytest.ExceptionInfo]:
+    """Expect an error of one line that names files or values, and is about this field."""
     with pytest.raises(kind) as told:
         yield told
+    assert field in (None, getattr(told.value, "field", None))
     line = str(told.value)
     assert "\n" not in line
     assert not [name for name in map(str, named) if name not in line], line

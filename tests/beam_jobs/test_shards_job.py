@@ -114,14 +114,6 @@ def test_an_interrupted_run_is_continued(corpus, vocabulary, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == [*before, "shards.json", "vocabulary"]
 
 
-def test_shards_of_another_job_are_replaced(corpus, vocabulary, reviews, tmp_path):
-    job(corpus, vocabulary, tmp_path / "out", "--max_length", "128")
-    other = write_corpus(tmp_path / "corpus", reviews[:100])
-    result = job(other, vocabulary, tmp_path / "out")
-    assert result["documents"] == 100
-    assert list(digests(tmp_path / "out")) == ["shard-00000.parquet"]
-
-
 def test_another_split_and_texts_of_no_token(vocabulary, tmp_path):
     write_corpus(tmp_path / "corpus", [["The mixer."], ["\u200b"]], split="dev")
     assert (

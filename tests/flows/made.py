@@ -5,9 +5,6 @@ manifests.
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.domain_adaptation import graph
 from amazon_electra.flows.plan import plan_run
@@ -44,22 +41,3 @@ def write_encoder(folder: Path, weights: bytes = b"weights") -> Path:
 def publish(store: Store, stage: Stage) -> Stage:
     store.publish(stage, RESULTS.get(stage.name, dict(stage.result)))
     return stage
-
-
-def publish_corpus(
-    store: Store, corpus: Stage, titles: list[str], stars: dict[str, int] | None = None
-) -> None:
-    """Make a corpus of reviews with these titles in its pretrain split, in two files."""
-    folder = store.folder(corpus)
-    folder.mkdir(parents=True)
-    for number, part in enumerate((titles[::2], titles[1::2])):
-        table = pa.table(
-            {
-                "split": ["pretrain"] * len(part),
-                "has_title": [bool(title) for title in part],
-                "sentences": [[*filter(None, [title]), "It lasted two days."] for title in part],
-            }
-        )
-        pq.write_table(table, folder / f"corpus-0000{number}.parquet")
-    counts = {"stars": stars} if stars else {}
-    store.publish(corpus, {**RESULTS["corpus"], "sentences": len(titles), **counts})

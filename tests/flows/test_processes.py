@@ -14,7 +14,6 @@ from amazon_electra.flows.store.store import Store
 from tests.flows.toy_graph import job
 from tests.patience import eventually
 
-JOB = "tests.flows.job"
 LONG = {"seconds_a_step": 1000}
 
 
@@ -110,8 +109,8 @@ def test_stubborn_jobs_are_killed_after_one_grace(tmp_path, monkeypatch):
     monkeypatch.setattr(subprocess.Popen, "wait", note)
     children, pids = [], []
     for output in (tmp_path / "a", tmp_path / "b"):
-        words = ["--output", str(output), "--how", "stubborn", "--seconds_a_step", "1000"]
-        command = [sys.executable, "-m", JOB, *words]
+        given = f"Path({str(output)!r}), how='stubborn', seconds_a_step=1000"
+        command = [sys.executable, "-c", f"from tests.flows.job import Path, run; run({given})"]
         children.append(processes.start_child(command, tmp_path / "log.txt"))
         pids += [read_pid(output / "pid"), read_pid(output / "grandchild")]
     assert all(map(alive, pids))
@@ -145,21 +144,6 @@ def test_an_exception_in_the_flow_ends_all_jobs(store):
         thread.join()
     assert [type(failure) for failure in failures] == [InterruptedError] * 2
     assert not any(alive(read_pid(store.folder(stage) / "pid")) for stage in stages)
-
-
-def test_a_job_that_is_just_being_started_ends_too(store, tmp_path, monkeypatch):
-    started = []
-
-    class StartedWhileTheRunEnds(processes.Child):
-        def __init__(self, *arguments, **options):
-            super().__init__(*arguments, **options)
-            started.append(self)
-            processes._ending.set()
-
-    monkeypatch.setattr(processes, "Child", StartedWhileTheRunEnds)
-    with pytest.raises(InterruptedError):
-        processes.start_child([sys.executable, "-m", JOB, "--help"], tmp_path / "log.txt")
-    assert started[0].returncode is not None
 
 
 def test_code_where_the_user_stands_is_not_run(store, tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ import shutil
 import pandas as pd
 import pytest
 
-from amazon_electra.flows.cli import main
 from amazon_electra.flows.configuration.form import Scoring
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.scores import (
@@ -77,13 +76,3 @@ def test_only_new_files_are_scored_and_all_are_copied(store, tmp_path):
     rows = pd.concat(pd.read_csv(tmp_path / "output" / name) for name in copied)
     assert list(rows["order_id"]) == [7, 8, 9, 7, 8]
     assert rows["polarity.predicted"].notna().all()
-
-
-def test_a_dry_run_of_a_run_leaves_no_store(tmp_path, capsys):
-    for dump in ("sample:300", str(tmp_path / "own.csv")):
-        lines = "".join(f"kettle {i},{i % 5 + 1}\n" for i in range(300))
-        (tmp_path / "own.csv").write_text("text,stars\n" + lines)
-        words = ["run", "--dump", dump, "--store", str(tmp_path / "store"), "--recipe", "sample"]
-        assert main.run_words([*words, "--dry-run"]) == 0
-        assert "stages to do" in capsys.readouterr().out
-        assert not (tmp_path / "store").exists()

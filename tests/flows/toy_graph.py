@@ -47,10 +47,7 @@ class ToyStage(Stage):
         return {"steps": self.config.steps, "title": self.config.title}
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
-        words = [
-            w for option, value in self.config.ways.items() for w in (f"--{option}", str(value))
-        ]
-        return run_job(["--output", str(folder), *words])
+        return run_job(folder, **self.config.ways)
 
 
 class ToyCorpus(ToyStage):

@@ -10,6 +10,7 @@ from typing_extensions import Doc
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import Settings
+from tests.beam_jobs.dumps import refuses
 
 
 class Training(Settings):
@@ -97,10 +98,8 @@ def test_underscores_are_taken_and_other_options_pass_through_unchanged():
     ],
 )
 def test_a_mistake_names_the_option(words, named):
-    with pytest.raises(UserError) as told:
+    with refuses(named):
         read(*words.split())
-    assert named in str(told.value)
-    assert "\n" not in str(told.value)
 
 
 def test_what_is_missing_is_asked_for():

@@ -14,6 +14,7 @@ from amazon_electra.beam_jobs.core.settings import (
     parse_field,
     replace_settings,
 )
+from tests.beam_jobs.dumps import refuses
 
 
 class Place(Settings):
@@ -50,13 +51,10 @@ class Packing(Settings):
     ],
 )
 def test_a_mistake_names_the_field(field, value):
-    with pytest.raises(UserError) as told:
+    with refuses(field=field):
         build_settings(Options, {"folder": "out", field: value})
-    assert told.value.field == field
-    with pytest.raises(UserError) as told:
+    with refuses(field=f"options.{field}"):
         build_settings(Packing, {"options": {"folder": "out", field: value}})
-    assert told.value.field == f"options.{field}"
-    assert "\n" not in str(told.value)
 
 
 def test_fields_of_other_models_are_kept_as_text():

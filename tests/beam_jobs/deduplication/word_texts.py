@@ -5,9 +5,10 @@ from functools import lru_cache
 import numpy as np
 
 from amazon_electra.beam_jobs.core.limits import DEFAULT_LIMITS
-from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, held_out
+from amazon_electra.beam_jobs.deduplication import buckets, held_out
 from amazon_electra.beam_jobs.deduplication.evaluation_texts import MIN_WORDS
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
+from tests.beam_jobs import dumps
 
 
 def find_withheld(folder, evaluation, reviews):
@@ -26,13 +27,7 @@ def write_matches(folder, matches, counts, of, copies=(), others=buckets.NO_FILE
     """Leave what reviews share with held-out ones, in so many buckets; return the paths."""
     every = [(number, of) for number in reversed(range(of))]
     compared = held_out.Compared(counts, str(folder), str(matches), copies, others)
-    common = [held_out.write_common(bucket, compared) for bucket in every]
-    counted = [
-        name
-        for path in compared.list_files()
-        for name in common_ngrams.write_counts(path, str(matches), common)
-    ]
-    return [held_out.write_matches(bucket, compared, common, counted) for bucket in every]
+    return dumps.write_matches(compared, every)
 
 
 BATCH = 300

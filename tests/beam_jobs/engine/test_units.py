@@ -26,12 +26,6 @@ def _no_pause(monkeypatch):
     monkeypatch.setattr(units, "PAUSE_SECONDS", 0)
 
 
-def test_the_fourth_attempt_counts(tmp_path):
-    work, _ = fail_times(3, KeyError("x"))
-    assert list(units.attempt(work, "0000000-00001", "d.json", str(tmp_path))) == ["done"]
-    units.check_failed(str(tmp_path))
-
-
 @pytest.mark.parametrize(
     ("error", "kind"), [(KeyError("x"), JobFailed), (TransientError("x away"), TransientError)]
 )

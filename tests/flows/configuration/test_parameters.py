@@ -6,12 +6,12 @@ from typing import get_args
 import pytest
 from prefect.utilities.callables import parameter_schema
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading.formats import FORMATS
 from amazon_electra.flows.configuration.form import Dump, Finetuning, Parameters, RecipeName
 from amazon_electra.flows.configuration.form_tools import CLOSED
 from amazon_electra.flows.domain_adaptation import domain_adaptation
 from amazon_electra.model.recipes import RECIPES
+from tests.beam_jobs.dumps import refuses
 from tests.flows.forms import fill_parameters
 from tests.flows.made import write_encoder
 
@@ -61,10 +61,8 @@ CLOUD = ["engine.kind=dataflow", "engine.project=p-1", "engine.region=europe-wes
 )
 def test_a_mistake_names_the_field(settings, field, tmp_path):
     place = write_encoder(tmp_path / "mini")
-    with pytest.raises(UserError) as told:
+    with refuses(field=field):
         fill_parameters([setting.format(a=place) for setting in settings], recipe="sample")
-    assert told.value.field == field
-    assert "\n" not in str(told.value)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +79,8 @@ def test_a_mistake_names_the_field(settings, field, tmp_path):
 )
 def test_an_address_with_a_secret_is_refused_and_not_repeated(address):
     for field in ("dump.paths", "corpus.withhold"):
-        with pytest.raises(UserError) as told:
+        with refuses(field=field) as told:
             fill_parameters([f"{field}={json.dumps([address])}"])
-        assert told.value.field == field
         assert "TOP" not in str(told.value)
 
 
@@ -119,9 +116,8 @@ def test_real_reviews_start_from_the_installed_encoder(tmp_path):
 )
 def test_a_mistake_in_a_recipe_of_ones_own_is_named(text, field, tmp_path):
     (tmp_path / "mine.yaml").write_text(text)
-    with pytest.raises(UserError) as told:
+    with refuses(field=field):
         fill_parameters([], recipe=str(tmp_path / "mine.yaml"))
-    assert told.value.field == field
 
 
 def test_an_empty_field_of_the_form_is_none():

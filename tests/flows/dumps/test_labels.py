@@ -2,14 +2,13 @@
 
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.configuration.form import Corpus, Dump
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.dumps.preview import read_previews
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
-from tests.beam_jobs.dumps import run_job, text_of
+from tests.beam_jobs.dumps import refuses, run_job, text_of
 
 
 def write_csv(folder, name, header, make_row):
@@ -71,10 +70,8 @@ def test_a_run_has_the_tasks_that_its_dump_has_labels_for(tmp_path):
 )
 def test_a_dump_without_labels_is_refused(tmp_path, write, tasks, named):
     path = write(tmp_path)
-    with pytest.raises(UserError) as refused:
+    with refuses(*named):
         choose(tmp_path, path, tasks=tasks)
-    assert all(word in str(refused.value) for word in named)
-    assert "\n" not in str(refused.value)
 
 
 def test_the_counts_of_the_corpus_say_what_is_missing(tmp_path):
@@ -82,9 +79,8 @@ def test_the_counts_of_the_corpus_say_what_is_missing(tmp_path):
     counts = {f"{split}.{stars}": 9 for split in ("train", "dev", "test") for stars in (3, 5)}
     store.publish(corpus, {"stars": counts, "splits": {}, "kept": 54})
     assert labels.count_corpus(["stars"], corpus, store).labels == {"stars": 54}
-    with pytest.raises(UserError) as told:
+    with refuses("polarity"):
         labels.count_corpus(["polarity"], corpus, store)
-    assert "polarity" in str(told.value)
 
 
 def test_a_label_that_is_too_rare_is_left_out_and_said(tmp_path):
@@ -102,9 +98,8 @@ def test_a_label_that_is_too_rare_is_left_out_and_said(tmp_path):
     for counts in (expected, labels.count_corpus(tasks, corpus, store)):
         assert [*counts.labels] == ["label:topic"]
         assert "fraud" in " ".join(counts.left_out)
-    with pytest.raises(UserError) as told:
+    with refuses("fraud"):
         labels.count_corpus(["label:fraud"], corpus, store)
-    assert "fraud" in str(told.value)
 
 
 def test_the_corpus_has_about_the_counts_that_are_estimated(tmp_path):

@@ -58,26 +58,6 @@ def test_every_shape_is_among_them():
     assert names == {*dict(CASES), *REFUSED}
 
 
-SCALES = {
-    "1-5": ([4, 5, 1], ["4 stars", "5 stars", "1 star"]),
-    "1-10": ([10, 1, 8], ["10 (5 stars)", "1 star", "8 (4 stars)"]),
-    "20-100": (["100%", "20%", "80%"], ["100 (5 stars)", "20 (1 star)"]),
-    "binary": ([True, False], ["true (4 stars)", "false (2 stars)"]),
-    "fit more than one scale": ([0, 5, 3], ["0", "5"]),
-}
-
-
-@pytest.mark.parametrize("scale", SCALES)
-def test_the_stars_are_those_that_the_job_makes(tmp_path, capsys, scale):
-    values, shown = SCALES[scale]
-    records = [{"text": f"Text {i}.", "stars": values[i % len(values)]} for i in range(9)]
-    preview(tmp_path, write_lines(tmp_path / "a.json", records))
-    told = capsys.readouterr().out
-    assert re.search(f"^stars .*{scale}", told, re.MULTILINE)
-    for i, stars in enumerate(shown):
-        assert re.search(rf"^ +{re.escape(stars)} +Text {i}\.$", told, re.MULTILINE), told
-
-
 @pytest.mark.parametrize(
     "content", [b"[]", b"rating,text\n", gzip.compress(b"rating,text\n5,a b\n") + b"x"]
 )
@@ -99,14 +79,6 @@ def test_of_a_folder_parts_without_records_are_read_and_odd_names_told(tmp_path,
         with refuses(named):
             preview(tmp_path, tmp_path / "f")
         path.unlink()
-
-
-def test_texts_in_another_encoding_are_told(tmp_path, capsys):
-    rows = [f"{stars},Très bon {i}".encode("cp1252") for i, stars in enumerate(["5", "3", "4"])]
-    preview(tmp_path, write_lines(tmp_path / "d.csv", ["rating,text", *rows]))
-    told = capsys.readouterr().out
-    assert "cp1252" in told
-    assert "dump.encoding" in told
 
 
 def test_the_values_of_a_label_are_shown_as_classes(tmp_path, capsys):

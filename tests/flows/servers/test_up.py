@@ -8,11 +8,12 @@ from functools import partial
 
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
+from amazon_electra.beam_jobs.core.errors import JobFailed
 from amazon_electra.flows.cli import main
 from amazon_electra.flows.runner.processes import Child
 from amazon_electra.flows.servers import access, stock, up
 from amazon_electra.flows.store.store import Store
+from tests.beam_jobs.dumps import refuses
 from tests.served import find_free_ports
 
 ADDRESSES = {"prefect": "http://127.0.0.1:1", "mlflow": "http://127.0.0.1:2"}
@@ -29,10 +30,8 @@ def test_a_second_up_names_the_first(tmp_path):
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as first:
         try:
             assert first.stdout.readline() == "held\n"
-            with pytest.raises(UserError) as told:
+            with refuses(ADDRESSES["prefect"], str(first.pid)):
                 up.run_servers(Store(tmp_path), 4200, 5000)
-            assert ADDRESSES["prefect"] in str(told.value)
-            assert str(first.pid) in str(told.value)
             assert access.find_running_servers(tmp_path) == {}, "it does not answer"
         finally:
             first.kill()
@@ -59,9 +58,8 @@ def test_up_ends_when_one_of_its_processes_does(tmp_path, monkeypatch):
     monkeypatch.setattr(up, "interrupt_on_signals", lambda *signals: None)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     ports = find_free_ports(2)
-    with pytest.raises(JobFailed) as told:
+    with refuses(*("MLflow", "full", f"{tmp_path}/log"), kind=JobFailed):
         up.run_servers(Store(tmp_path), *ports)
-    assert all(word in str(told.value) for word in ("MLflow", "full", f"{tmp_path}/log"))
     assert children["start_prefect_server"].returncode is not None, "nothing is left running"
 
 
@@ -71,9 +69,8 @@ def test_a_taken_or_impossible_port():
         taken.listen()
         [free] = find_free_ports(1)
         for ports in ((taken.getsockname()[1], free), (99999, free), (free, free)):
-            with pytest.raises(UserError) as told:
+            with refuses(str(ports[0])):
                 up.check_ports(*ports)
-            assert str(ports[0]) in str(told.value)
 
 
 def test_a_store_that_cannot_be_made(tmp_path, capsys):

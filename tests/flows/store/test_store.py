@@ -17,6 +17,7 @@ from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.pretraining import Pretraining, TrainingConfig
 from amazon_electra.flows.store.stage import ExistingStage, Resources
 from amazon_electra.flows.store.store import Store
+from tests.beam_jobs.dumps import refuses
 from tests.flows.toy_graph import ToyCorpus, job
 
 
@@ -76,9 +77,8 @@ def test_a_file_that_is_not_what_the_manifest_lists_is_never_read(store, corpus)
     assert store.fetch(corpus) == folder
     for damage in (b"weight\0", b"weight", None):
         weights.unlink() if damage is None else weights.write_bytes(damage)
-        with pytest.raises(UserError) as told:
+        with refuses("model.safetensors"):
             Store(store.root).fetch(corpus)
-        assert "model.safetensors" in str(told.value)
         store.fetch(corpus, "other")
 
 
@@ -92,11 +92,10 @@ def test_a_dump_that_changes_while_it_is_read_leaves_no_corpus(store, tmp_path):
         def prepare(self, store, folder):
             path.write_text("[]\n")
 
-    with pytest.raises(UserError) as told:
+    with refuses("reviews.jsonl"):
         StageRunner(store, [], None).complete_stage(
             Changing(corpus.config, corpus.inputs, title="corpus")
         )
-    assert "reviews.jsonl" in str(told.value)
     assert store.manifest(corpus) is None
     assert not store.folder(corpus).exists()
     path.write_text("{}\n")
@@ -215,10 +214,8 @@ def test_a_damaged_manifest_is_named_in_one_line(store, corpus, damage):
         damage = json.dumps(json.loads(file.read_bytes()) | damage).encode()
     file.write_bytes(damage)
     for use in (store.manifest, store.fetch):
-        with pytest.raises(UserError) as refused:
+        with refuses(f"{corpus.path}/manifest.json"):
             use(corpus)
-        assert f"{corpus.path}/manifest.json" in str(refused.value)
-        assert "\n" not in str(refused.value)
     assert [m["stage"] for m in store.list_manifests()] == ["shards"], "nothing else suffers"
     file.unlink()
     store.publish(corpus, {"kept": 2})

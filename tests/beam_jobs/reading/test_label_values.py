@@ -48,10 +48,7 @@ def write_dump(folder, values):
 
 
 def count_rows(folder):
-    counts: dict = {}
-    for row in rows_of(folder):
-        counts[row["label.why"]] = counts.get(row["label.why"], 0) + 1
-    return counts
+    return Counter(row["label.why"] for row in rows_of(folder))
 
 
 def test_a_corpus_folds_classes_and_says_so(tmp_path):
@@ -63,15 +60,8 @@ def test_a_corpus_folds_classes_and_says_so(tmp_path):
     assert "why" in line
     assert "n/a 50" in line
     typed = run_job(tmp_path / "b", "--input", dump, "--labels", "why", "--fold-labels", "false")
-    assert count_rows(tmp_path / "b") == {
-        "Late": 50,
-        "late": 100,
-        "LATE": 50,
-        "Broken": 50,
-        "broken": 50,
-        "n/a": 50,
-        None: 50,
-    }
+    once = dict.fromkeys(("Late", "LATE", "Broken", "broken", "n/a", None), 50)
+    assert count_rows(tmp_path / "b") == {**once, "late": 100}
     assert "warnings" not in typed
 
 

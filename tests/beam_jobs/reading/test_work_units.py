@@ -2,7 +2,6 @@
 its end, or changes meanwhile, ends the job. Plain files: test_any_size.py.
 """
 
-import bz2
 import gzip
 import io
 import json
@@ -10,7 +9,6 @@ import random
 import zipfile
 from dataclasses import replace
 
-import pyarrow as pa
 import pytest
 
 from amazon_electra.beam_jobs.core import limits, storage
@@ -20,6 +18,7 @@ from amazon_electra.beam_jobs.reading.compression import PlainStream
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from tests.beam_jobs.dumps import look_at, refuses, review, run_job, text_of, write_lines
+from tests.beam_jobs.reading.test_formats import pack
 
 RECORDS = 400
 LINES = "".join(json.dumps(review(i)) + "\n" for i in range(RECORDS))
@@ -111,16 +110,6 @@ def test_a_stretch_without_boundaries_is_not_searched_again_and_again(
     assert sum(searched) < 5 * len(content)
 
 
-def packed_with(compression: str, content: bytes) -> bytes:
-    if compression == "zip":
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("d.json", content)
-        return buffer.getvalue()
-    packers = {"gz": gzip.compress, "bz2": bz2.compress, "zst": pa.Codec("zstd").compress}
-    return bytes(packers[compression](content))
-
-
 DAMAGES = {
     "cut off": lambda packed: packed[: len(packed) // 2],
     "overwritten": lambda packed: packed[: len(packed) // 2] + b"\xff" * (len(packed) // 2),
@@ -133,7 +122,9 @@ DAMAGES = {
 def test_a_damaged_file_ends_the_job(tmp_path, compression, how):
     if compression in ("zip", "bz2") and how == "followed":
         return  # which both formats allow
-    (tmp_path / "d").write_bytes(DAMAGES[how](packed_with(compression, LINES.encode() * 30)))
+    pack(tmp_path / f"whole.{compression}", LINES.encode() * 30)
+    packed = (tmp_path / f"whole.{compression}").read_bytes()
+    (tmp_path / "d").write_bytes(DAMAGES[how](packed))
     with refuses("/d"):
         run_job(tmp_path / "corpus", "--input", tmp_path / "d")
     assert not (tmp_path / "corpus" / "corpus.json").exists()

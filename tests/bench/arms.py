@@ -19,16 +19,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from sklearn.metrics import f1_score, roc_auc_score
+
 from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.corpus_job import make_corpus
 from amazon_electra.model.arms import find_arm
+from amazon_electra.model.check import load_folder
 from amazon_electra.model.contrastive import ContrastiveConfig, adapt_contrastively
 from amazon_electra.model.evaluation.metrics import METRICS
 from amazon_electra.model.evaluation.predictions import read_predictions
 from amazon_electra.model.evaluation.significance import compare_arms
 from amazon_electra.model.finetune import finetune
+from amazon_electra.model.finetuning.classes import ClassesInWords
 from amazon_electra.model.finetuning.config import FinetuneConfig
+from amazon_electra.model.finetuning.examples import Sampling, load_examples
+from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.origin import write_origin
+from amazon_electra.model.without_labels import classify_without_labels
 
 TASKS = {
     "polarity": {},
@@ -111,6 +119,31 @@ def fit(
     return tested
 
 
+def measure_without_labels(task: str, encoder: str, corpus: Path, work: Path) -> dict[str, Any]:
+    """Return how right the classes in words are, with the shares of the labels and with equal ones,
+    and the area under the curve of two classes.
+    """
+    found, labels = find_task(task, corpus), find_task(task, corpus).labels
+    test = load_examples(found, corpus, "test", Sampling(4_000, has_dev=False))
+    gold = np.array([one.label for one in test])
+    row: dict[str, Any] = {"arm": f"phrases, {Path(encoder).parent.name}", "n": len(test)}
+    for name in ("equal shares", "true shares"):
+        shares = np.bincount(gold) / len(gold) if name == "true shares" else [None] * len(labels)
+        classes = {
+            label: {"phrases": list(said), "share": share and round(float(share), 3)}
+            for label, said, share in zip(labels, found.phrases, shares, strict=True)
+        }
+        folder = work / f"phrases-{task}-{Path(encoder).parent.name}-{name[0]}"
+        config = ClassesInWords(task=task, classes=classes)
+        classify_without_labels(config, encoder, corpus, folder, cache=work / "cache")
+        scores = load_folder(folder).compute_probabilities([one.text for one in test])
+        row[f"accuracy, {name}"] = float((scores.argmax(1) == gold).mean())
+        row[f"macro_f1, {name}"] = float(f1_score(gold, scores.argmax(1), average="macro"))
+    if len(labels) == 2:
+        row["auc"] = float(roc_auc_score(gold, scores[:, 1]))
+    return row
+
+
 def summarize(arms: dict[str, Sequence[Path]], base: str) -> list[dict[str, Any]]:
     """Return mean figures of each arm over the samples, and its difference from the arm `base`."""
     read = {
@@ -157,7 +190,12 @@ def main() -> None:
     given = parser.parse_args()
     corpus, encoders, cost = prepare(given)
     found: dict[str, Any] = {"adaptation": cost, "rows": []}
-    for task, count in itertools.product(given.tasks, given.counts):
+    for task, encoder in itertools.product(given.tasks, given.encoders):
+        if 0 in given.counts and task in ("polarity", "stars"):
+            row = measure_without_labels(task, encoders[encoder], corpus, given.work)
+            found["rows"].append({"task": task, "labels": 0, **row})
+            print(task, 0, row, flush=True)
+    for task, count in itertools.product(given.tasks, [n for n in given.counts if n]):
         chosen = [
             name
             for name, (_, encoder) in ARMS.items()

@@ -1,14 +1,26 @@
-"""What the error of a user's mistake says, for `pytest.raises(…, check=…)`."""
+"""What the error of a user's mistake says."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
 
-def names(*parts: object) -> Callable[[Any], bool]:
-    """The error is one line, which names each of these: files, fields, values."""
-    return lambda error: "\n" not in str(error) and all(str(part) in str(error) for part in parts)
+from amazon_electra.beam_jobs.core.errors import UserError
 
 
-def of_field(field: str, value: object = None) -> Callable[[Any], bool]:
-    """The error is of this field, and of this value where one is given."""
-    return lambda error: error.field == field and value in (None, error.value)
+@contextmanager
+def refuses(
+    *named: object,
+    field: str | None = None,
+    value: object = None,
+    kind: type[Exception] = UserError,
+) -> Iterator[pytest.ExceptionInfo[Any]]:
+    """Expect an error of one line that names files or values, and is of this field and value."""
+    with pytest.raises(kind) as told:
+        yield told
+    line = str(told.value)
+    assert "\n" not in line
+    assert not [name for name in map(str, named) if name not in line], line
+    assert field in (None, getattr(told.value, "field", None))
+    assert value is None or str(told.value.value) == str(value)

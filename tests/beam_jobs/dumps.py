@@ -5,8 +5,7 @@ import hashlib
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import pytest
 from amazon_electra.beam_jobs import corpus_job, shards_job
 from amazon_electra.beam_jobs.config import ReadingConfig, ScoringConfig
 from amazon_electra.beam_jobs.core.command_line import call_job
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.corpus import plan, prepare, write
 from amazon_electra.beam_jobs.corpus.result import finish_corpus, write_totals
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, exact, held_out, near
@@ -174,19 +172,6 @@ def run_shard_steps(argv: list[str]) -> dict[str, Any]:
     for unit in plan.units:
         list(packer.process(unit))
     return shards.finish_shards(plan)
-
-
-@contextmanager
-def refuses(
-    *named: Any, field: str | None = None, kind: type[Exception] = UserError
-) -> Iterator[pytest.ExceptionInfo]:
-    """Expect an error of one line that names files or values, and is about this field."""
-    with pytest.raises(kind) as told:
-        yield told
-    assert field in (None, getattr(told.value, "field", None))
-    line = str(told.value)
-    assert "\n" not in line
-    assert not [name for name in map(str, named) if name not in line], line
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

@@ -19,13 +19,13 @@ from amazon_electra.beam_jobs.text import preparation
 from tests.beam_jobs.dumps import (
     digests,
     plan_job,
-    refuses,
     review,
     rows_of,
     run_job,
     run_steps,
     write_lines,
 )
+from tests.refusals import refuses
 
 
 def test_every_review_is_kept_or_counted(tmp_path):

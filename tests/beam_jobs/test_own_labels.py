@@ -11,7 +11,8 @@ from amazon_electra.beam_jobs.reading.fields import parse_label
 from amazon_electra.model.finetuning.examples import SPLITS, Sampling
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.finetuning.tasks.corpus import locate_reviews
-from tests.beam_jobs.dumps import refuses, review, rows_of, run_job, write_lines
+from tests.beam_jobs.dumps import review, rows_of, run_job, write_lines
+from tests.refusals import refuses
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from amazon_electra.beam_jobs.core.copies import load_trained, save_sketches
 from amazon_electra.beam_jobs.core.drift import PROFILE, Profile
 from amazon_electra.beam_jobs.reading.ids import ID, add_id_column
 from amazon_electra.beam_jobs.scoring import plan as scoring_plan
-from tests.beam_jobs.dumps import look_at, refuses
+from tests.beam_jobs.dumps import look_at
 from tests.beam_jobs.scoring.models import LABELS, VECTORS, expect, write_network
+from tests.refusals import refuses
 
 
 @pytest.fixture(scope="module")

@@ -17,8 +17,9 @@ from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
 from amazon_electra.beam_jobs.engine import beam_options
 from amazon_electra.beam_jobs.packing import plan
 from amazon_electra.beam_jobs.packing.plan import VOCABULARY_FILES
-from tests.beam_jobs.dumps import refuses, run_shard_steps
+from tests.beam_jobs.dumps import run_shard_steps
 from tests.corpus_folder import write_corpus
+from tests.refusals import refuses
 from tests.tokenizer_kinds import MIXER_WORDS
 
 

@@ -5,7 +5,8 @@ import datetime
 
 import pytest
 
-from tests.beam_jobs.dumps import refuses, review, rows_of, run_job, text_of, write_lines
+from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
+from tests.refusals import refuses
 
 DAY = 86_400
 

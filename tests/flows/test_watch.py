@@ -10,8 +10,8 @@ from prefect.client.schemas.filters import FlowRunFilter
 from amazon_electra.flows.domain_adaptation import domain_adaptation
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.watch import Watch, find_whole_dumps, look_for_dumps
-from tests.beam_jobs.dumps import refuses
 from tests.flows.dumps.test_arrivals import dump
+from tests.refusals import refuses
 
 
 def test_a_file_is_whole_once_two_looks_see_the_same(tmp_path):

@@ -11,10 +11,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from amazon_electra.beam_jobs.core.command_line import call_job
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import vocabulary
 from tests.corpus_folder import write_corpus
-from tests.refusals import names
+from tests.refusals import refuses
 
 FILES = ("vocab.txt", "tokenizer.json", "tokenizer_config.json")
 
@@ -109,7 +108,7 @@ def test_transformers_loads_it(reviews, tmp_path):
 )
 def test_refusals_of_options(reviews, tmp_path, option, value):
     write_corpus(tmp_path / "corpus", reviews[:3])
-    with pytest.raises(UserError, check=lambda error: value in str(error)):
+    with refuses(value):
         train(tmp_path / "corpus", tmp_path / "v", option, value)
 
 
@@ -117,8 +116,8 @@ def test_a_broken_corpus_is_refused(reviews, tmp_path):
     corpus = write_corpus(tmp_path / "c", reviews)
     file = next(corpus.glob("corpus-*.parquet"))
     file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(UserError, check=names(file.name)):
+    with refuses(file.name):
         train(corpus, tmp_path / "v")
     (corpus / "corpus.json").unlink()
-    with pytest.raises(UserError, check=names("corpus.json")):
+    with refuses("corpus.json"):
         train(corpus, tmp_path / "v")

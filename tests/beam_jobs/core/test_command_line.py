@@ -10,7 +10,7 @@ from typing_extensions import Doc
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import Settings
-from tests.beam_jobs.dumps import refuses
+from tests.refusals import refuses
 
 
 class Training(Settings):
@@ -104,7 +104,7 @@ def test_a_mistake_names_the_option(words, named):
 
 def test_what_is_missing_is_asked_for():
     for words, option in ((["--task", "t"], "--output"), (["--output", "o"], "--task")):
-        with pytest.raises(UserError, match=option):
+        with refuses(option):
             call_job(pack, words)
 
 

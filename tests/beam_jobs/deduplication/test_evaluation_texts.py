@@ -14,7 +14,7 @@ from amazon_electra.beam_jobs.deduplication.evaluation_texts import (
     list_forms,
     read_evaluation_texts,
 )
-from tests.beam_jobs.dumps import refuses
+from tests.refusals import refuses
 
 TEXT = "so many words of a review that nobody has to read " * 40
 

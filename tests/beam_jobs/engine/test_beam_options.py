@@ -4,8 +4,8 @@ import pytest
 from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
 
 from amazon_electra.beam_jobs.engine import beam_options
-from tests.beam_jobs.dumps import refuses
 from tests.beam_jobs.engine.job_servers import serve_grpc
+from tests.refusals import refuses
 
 
 def test_direct_runner_is_resolved():

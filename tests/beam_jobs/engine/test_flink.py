@@ -5,8 +5,8 @@ import pytest
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.engine import flink
 from amazon_electra.beam_jobs.engine.flink import FlinkJob
-from tests.beam_jobs.dumps import refuses
 from tests.beam_jobs.engine.rest import serve_flink
+from tests.refusals import refuses
 
 USER_ERROR = (
     "java.lang.RuntimeException: Error received from SDK harness for instruction 3: "

@@ -11,10 +11,11 @@ from apache_beam.portability.api import beam_job_api_pb2, beam_job_api_pb2_grpc
 
 from amazon_electra.beam_jobs.core.errors import TransientError
 from amazon_electra.beam_jobs.engine import beam_options, run
-from tests.beam_jobs.dumps import digests, refuses, review, run_job, text_of, write_lines
+from tests.beam_jobs.dumps import digests, review, run_job, text_of, write_lines
 from tests.beam_jobs.engine.job_servers import start_job_server
 from tests.beam_jobs.engine.rest import serve_flink
 from tests.beam_jobs.engine.test_flink import USER_ERROR
+from tests.refusals import refuses
 
 SETTINGS = ("--near_duplicates", "0.8", "--split_by", "time")
 """With what takes passes of its own over the reviews."""

@@ -6,7 +6,7 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.engine import units
-from tests.beam_jobs.dumps import refuses
+from tests.refusals import refuses
 
 
 def fail_times(times, error):

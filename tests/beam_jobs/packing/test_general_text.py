@@ -12,7 +12,8 @@ from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
-from tests.beam_jobs.dumps import refuses, review, rows_of, run_job, text_of, write_lines
+from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
+from tests.refusals import refuses
 
 BLOCKS = ["The mixer works. Great!", "The mixer\nbroke after a week.", "a week & a week"]
 AS_BLOCKS = "\n\n" + "\n \n\n".join(BLOCKS) + "\n"

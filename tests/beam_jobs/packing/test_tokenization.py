@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from amazon_electra.beam_jobs.core.special_tokens import count_rows, find_specials
 from amazon_electra.beam_jobs.packing.tokenization import TextIds, WordIds, load_tokenizer
-from tests.beam_jobs.dumps import refuses
+from tests.refusals import refuses
 from tests.tokenizer_kinds import KINDS, write_published
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

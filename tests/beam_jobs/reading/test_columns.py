@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs.reading import fields
-from tests.beam_jobs.dumps import refuses, rows_of, run_job, texts_in, write_lines
+from tests.beam_jobs.dumps import rows_of, run_job, texts_in, write_lines
+from tests.refusals import refuses
 
 
 def test_a_name_with_a_comma_is_in_quotes(tmp_path):

@@ -10,7 +10,7 @@ from amazon_electra.beam_jobs.reading.dates import (
     parse_day,
     resolve_days,
 )
-from tests.beam_jobs.dumps import refuses
+from tests.refusals import refuses
 
 DAY = 16528  # 2015-04-03
 DAY_SECONDS = 86_400

@@ -8,7 +8,8 @@ import pytest
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.ids import add_id_column
 from amazon_electra.beam_jobs.reading.lines import Tally
-from tests.beam_jobs.dumps import look_at, refuses, rows_of, run_job, text_of, texts_in
+from tests.beam_jobs.dumps import look_at, rows_of, run_job, text_of, texts_in
+from tests.refusals import refuses
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"

@@ -9,15 +9,8 @@ import pytest
 from amazon_electra.beam_jobs.labels.stars import parse_rating
 from amazon_electra.beam_jobs.labels.values import decide_values, fold
 from amazon_electra.beam_jobs.reading.delimited import DESCRIPTION
-from tests.beam_jobs.dumps import (
-    look_at,
-    read_as_scored,
-    refuses,
-    rejects_of,
-    run_job,
-    text_of,
-    write_lines,
-)
+from tests.beam_jobs.dumps import look_at, read_as_scored, rejects_of, run_job, text_of, write_lines
+from tests.refusals import refuses
 
 TEXTS = [text_of(i) for i in range(60)]
 

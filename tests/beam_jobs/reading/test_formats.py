@@ -17,7 +17,6 @@ from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.lines import Tally
 from tests.beam_jobs.dumps import (
     look_at,
-    refuses,
     review,
     rows_of,
     run_job,
@@ -25,6 +24,7 @@ from tests.beam_jobs.dumps import (
     texts_in,
     write_lines,
 )
+from tests.refusals import refuses
 
 REVIEWS = [
     ("It broke. Never again!", "Sad", 1),

@@ -8,7 +8,8 @@ import pytest
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
-from tests.beam_jobs.dumps import refuses, review, run_job, text_of, texts_in, write_lines
+from tests.beam_jobs.dumps import review, run_job, text_of, texts_in, write_lines
+from tests.refusals import refuses
 
 
 def corpus_of(tmp_path, *files, **options):

@@ -9,7 +9,8 @@ import pyarrow.parquet as pq
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import Tally
 from amazon_electra.beam_jobs.reading.parquet_records import Parquet
-from tests.beam_jobs.dumps import refuses, rejects_of, run_job, texts_in
+from tests.beam_jobs.dumps import rejects_of, run_job, texts_in
+from tests.refusals import refuses
 
 MEGABYTE = "a b " * 250_000
 

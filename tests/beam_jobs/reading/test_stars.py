@@ -10,7 +10,8 @@ import pytest
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.corpus_job import make_corpus
 from amazon_electra.beam_jobs.labels import stars
-from tests.beam_jobs.dumps import refuses, review, run_job, write_lines
+from tests.beam_jobs.dumps import review, run_job, write_lines
+from tests.refusals import refuses
 from tests.words import read_arguments
 
 RULES = [

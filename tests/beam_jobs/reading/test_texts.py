@@ -15,13 +15,13 @@ from amazon_electra.beam_jobs.reading.fields import choose_text
 from tests.beam_jobs.dumps import (
     look_at,
     read_as_scored,
-    refuses,
     rows_of,
     run_job,
     text_of,
     texts_in,
     write_lines,
 )
+from tests.refusals import refuses
 
 
 @pytest.mark.parametrize(

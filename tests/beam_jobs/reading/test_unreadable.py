@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.beam_jobs.dumps import look_at, refuses, rejects_of, review, run_job, write_lines
+from tests.beam_jobs.dumps import look_at, rejects_of, review, run_job, write_lines
+from tests.refusals import refuses
 
 
 def test_a_label_that_shows_the_others_to_be_stars_is_the_users_mistake(tmp_path):

@@ -17,8 +17,9 @@ from amazon_electra.beam_jobs.reading import compression, work_units
 from amazon_electra.beam_jobs.reading.compression import PlainStream
 from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
-from tests.beam_jobs.dumps import look_at, refuses, review, run_job, text_of, write_lines
+from tests.beam_jobs.dumps import look_at, review, run_job, text_of, write_lines
 from tests.beam_jobs.reading.test_formats import pack
+from tests.refusals import refuses
 
 RECORDS = 400
 LINES = "".join(json.dumps(review(i)) + "\n" for i in range(RECORDS))

@@ -14,8 +14,8 @@ from amazon_electra.beam_jobs.model_folder.classifier import Classifier
 from amazon_electra.beam_jobs.model_folder.config import ModelConfig
 from amazon_electra.beam_jobs.scoring.classifier import hash_model, load_classifier
 from amazon_electra.beam_jobs.scoring.score_files import answer_texts
-from tests.beam_jobs.dumps import refuses
 from tests.beam_jobs.scoring import models
+from tests.refusals import refuses
 
 TEXTS = ["good", "very good not bad fine", "bad " * 12, "unheard of", "not fine"] * 5
 

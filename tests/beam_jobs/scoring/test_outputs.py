@@ -12,9 +12,9 @@ import pytest
 from amazon_electra.beam_jobs import scoring_job
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.scoring import plan as scoring_plan
-from tests.beam_jobs.dumps import refuses
 from tests.beam_jobs.reading.test_excel import write_workbook
 from tests.beam_jobs.scoring.models import LABELS, VECTORS, write_network
+from tests.refusals import refuses
 
 PREDICTED, PROBABILITY = "polarity.predicted", "polarity.probability"
 

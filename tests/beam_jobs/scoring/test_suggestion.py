@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from amazon_electra.beam_jobs.labels.values import hash_value
 from amazon_electra.beam_jobs.reading.fields import make_label_reader
 from amazon_electra.beam_jobs.scoring.suggestion import choose_rows, suggest, write_suggestions
-from tests.beam_jobs.dumps import refuses
+from tests.refusals import refuses
 
 GOOD = ["superb", "lovely", "solid", "perfect", "handy", "sturdy", "neat", "bright"]
 BAD = ["broke", "leaked", "refund", "useless", "cracked", "faulty", "smelly", "torn"]

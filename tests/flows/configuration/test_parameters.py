@@ -11,9 +11,9 @@ from amazon_electra.flows.configuration.form import Dump, Finetuning, Parameters
 from amazon_electra.flows.configuration.form_tools import CLOSED
 from amazon_electra.flows.domain_adaptation import domain_adaptation
 from amazon_electra.model.recipes import RECIPES
-from tests.beam_jobs.dumps import refuses
 from tests.flows.forms import fill_parameters
 from tests.flows.made import write_encoder
+from tests.refusals import refuses
 
 
 def test_the_recipes_of_the_form_are_the_models():

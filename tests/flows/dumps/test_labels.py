@@ -8,7 +8,8 @@ from amazon_electra.flows.dumps.preview import read_previews
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
-from tests.beam_jobs.dumps import refuses, run_job, text_of
+from tests.beam_jobs.dumps import run_job, text_of
+from tests.refusals import refuses
 
 
 def write_csv(folder, name, header, make_row):

@@ -12,7 +12,8 @@ from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.dumps.preview import describe_files, read_previews
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.store import Store
-from tests.beam_jobs.dumps import refuses, shared_data, text_of, write_lines
+from tests.beam_jobs.dumps import shared_data, text_of, write_lines
+from tests.refusals import refuses
 
 SHAPES = {
     "1-5": "commas.json decimal.parquet excel_de.csv flipkart.csv mongo.json mongo_asin.json"

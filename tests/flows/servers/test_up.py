@@ -13,7 +13,7 @@ from amazon_electra.flows.cli import main
 from amazon_electra.flows.runner.processes import Child
 from amazon_electra.flows.servers import access, stock, up
 from amazon_electra.flows.store.store import Store
-from tests.beam_jobs.dumps import refuses
+from tests.refusals import refuses
 from tests.served import find_free_ports
 
 ADDRESSES = {"prefect": "http://127.0.0.1:1", "mlflow": "http://127.0.0.1:2"}

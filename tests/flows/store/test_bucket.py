@@ -17,11 +17,11 @@ from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.store.bucket import Bucket
 from amazon_electra.flows.store.stage import ExistingStage, Resources, dict_of
 from amazon_electra.flows.store.store import Store
-from tests.beam_jobs.dumps import refuses
 from tests.flows.calls import call_of
 from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages
 from tests.patience import eventually
+from tests.refusals import refuses
 
 CORPUS = ExistingStage("corpus", 1, {"seed": 0})
 HOME = f"bucket/store/{CORPUS.path}"

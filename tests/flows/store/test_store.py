@@ -17,8 +17,8 @@ from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.pretraining import Pretraining, TrainingConfig
 from amazon_electra.flows.store.stage import ExistingStage, Resources
 from amazon_electra.flows.store.store import Store
-from tests.beam_jobs.dumps import refuses
 from tests.flows.toy_graph import ToyCorpus, job
+from tests.refusals import refuses
 
 
 @pytest.fixture

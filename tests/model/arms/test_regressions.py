@@ -14,14 +14,13 @@ from scipy.sparse import csr_matrix
 from sklearn.linear_model import LogisticRegression
 
 from amazon_electra.beam_jobs.core.command_line import call_job
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import evaluate, finetune
 from amazon_electra.model.arms import regression, states, tfidf
 from amazon_electra.model.arms.regression import fit_regression
 from amazon_electra.model.evaluation.predictions import read_predictions
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_bert, write_corpus
-from tests.refusals import names
+from tests.refusals import refuses
 
 POLARITY = find_task("polarity")
 
@@ -143,7 +142,7 @@ def test_a_class_without_examples_is_no_answer():
 def test_what_is_no_baseline_is_told(made, tmp_path, arm, task, named):
     data = str(made / "corpus") if task == "polarity" else str(tmp_path / "none")
     where = ["--data", data, "--output", str(tmp_path / "out")]
-    with pytest.raises(UserError, check=names(named)):
+    with refuses(named):
         call_job(
             finetune.finetune,
             [*["--arm", arm, "--encoder", "/no/such/folder"], "--task", task, *where],

@@ -17,7 +17,7 @@ from amazon_electra.model.encoders.config import count_positions, read_architect
 from amazon_electra.model.encoders.known import warn_of_languages
 from amazon_electra.model.origin import load_origin
 from tests.model.encoders.checkpoints import KINDS, write_checkpoint
-from tests.refusals import names, of_field
+from tests.refusals import refuses
 
 FILES = {f"{name}.json" for name in ("config", "origin", "tokenizer", "tokenizer_config")}
 FILES |= {"model.safetensors", "vocab.txt"}
@@ -71,7 +71,7 @@ def test_a_field_of_another_type_is_no_crash(tmp_path, kind, value):
 def test_a_bert_is_no_generator(tmp_path):
     source = write_checkpoint(tmp_path / "published", "ELECTRA's discriminator")
     other = write_checkpoint(tmp_path / "bert")
-    with pytest.raises(UserError, check=of_field("--generator", str(other))):
+    with refuses(field="--generator", value=str(other)):
         bring(source, tmp_path / "origin", "--generator", str(other))
     assert not (tmp_path / "origin").exists()
 
@@ -152,7 +152,7 @@ def drop_tokenizer(folder):
 def test_bad_input_is_one_line_and_leaves_nothing(spoil, named, tmp_path):
     source = write_checkpoint(tmp_path / "published")
     change_config(source, **spoil) if isinstance(spoil, dict) else spoil(source)
-    with pytest.raises(UserError, check=names(f" {source}: ", named)):
+    with refuses(f" {source}: ", named):
         bring(source, tmp_path / "origin")
     assert os.listdir(tmp_path) == ["published"]
     assert not os.path.exists("/tmp/ran-from-a-pickle")
@@ -165,10 +165,10 @@ def test_a_package_is_read_and_never_imported(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     about = bring("package:tiny-published", tmp_path / "origin")
     assert (about["name"], about["revision"]) == ("tiny_published", None)
-    with pytest.raises(UserError, check=of_field("--place", "package:no-such")):
+    with refuses(field="--place", value="package:no-such"):
         bring("package:no-such", tmp_path / "other")
     shutil.copytree(module / "model", module / "b")
-    with pytest.raises(UserError, check=of_field("--place", "package:tiny_published")):
+    with refuses(field="--place", value="package:tiny_published"):
         bring("package:tiny_published", tmp_path / "other")
 
 

@@ -7,10 +7,9 @@ import json
 import pytest
 from tokenizers import Tokenizer
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.origin import write_origin
 from tests.model.encoders.published_kinds import write_kind
-from tests.refusals import names
+from tests.refusals import refuses
 
 
 @pytest.mark.parametrize(
@@ -25,7 +24,7 @@ def test_bad_input_is_one_line_and_leaves_nothing(written, asked, named, tmp_pat
     source = write_kind(tmp_path / "published", "XLM-R", **written)
     file = source / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | asked))
-    with pytest.raises(UserError, check=names(f" {source}: ", named)):
+    with refuses(f" {source}: ", named):
         write_origin(str(source), tmp_path / "origin")
     assert not (tmp_path / "origin").exists()
 

@@ -13,7 +13,7 @@ from amazon_electra.beam_jobs.core.errors import TransientError, UserError
 from amazon_electra.model.encoders.places import is_named
 from amazon_electra.model.origin import write_origin
 from tests.model.encoders.checkpoints import write_checkpoint
-from tests.refusals import names
+from tests.refusals import refuses
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -58,7 +58,7 @@ def test_what_the_hub_does_not_give_is_named(tmp_path, monkeypatch, error, is_of
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", is_offline)
-    with pytest.raises(kind, check=names("place lab/other@v9: ", named)):
+    with refuses("place lab/other@v9: ", named, kind=kind):
         write_origin("lab/other@v9", tmp_path / "origin")
     assert not (tmp_path / "origin").exists()
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.evaluation import spans
 from amazon_electra.model.evaluation.predict import find_entities
 from amazon_electra.model.evaluation.predict import predict_tags as entity_tags
@@ -17,7 +16,7 @@ from amazon_electra.model.finetuning.features import Featurizer
 from amazon_electra.model.finetuning.network import load_tokenizer
 from amazon_electra.model.finetuning.tasks.conll import LABELS
 from tests.model.corpora import write_tokenizer
-from tests.refusals import of_field
+from tests.refusals import refuses
 
 
 @pytest.mark.parametrize(
@@ -113,7 +112,7 @@ def test_a_long_question_leaves_half_a_window(tokenizer):
     covered = {i for f in windows for a, b in f.offsets if a >= 0 for i in range(a, b)}
     assert {i for i, character in enumerate(passage) if character != " "} <= covered
     assert any(f.target != [0, 0] for f in windows)
-    with pytest.raises(UserError, check=of_field("stride", 64)):
+    with refuses(field="stride", value=64):
         Featurizer(tokenizer, "span", max_length=64)
 
 

@@ -9,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model import finetune
 from amazon_electra.model.device import open_device
 from amazon_electra.model.finetuning import fit, training
@@ -20,7 +19,7 @@ from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.finetuning.training import train
 from amazon_electra.model.tracking.metrics_log import read_metrics
 from tests.model.finetuning.few_steps import LEARN, SHORT, tune
-from tests.refusals import names
+from tests.refusals import refuses
 from tests.words import read_arguments
 
 
@@ -122,7 +121,7 @@ def test_a_learning_rate_that_diverges_leaves_the_others(made, monkeypatch):
     assert [tried["diverged"] for tried in result["tried"]] == [False, True]
     assert np.isfinite(result["dev"]["accuracy"])
     monkeypatch.setattr("amazon_electra.model.finetuning.fit.train", diverging([5e-3, 1e-2]))
-    with pytest.raises(UserError, check=names("--learning-rates")):
+    with refuses("--learning-rates"):
         tune(made, "all-diverged", "--learning_rates", "5e-3", "1e-2")
 
 
@@ -172,5 +171,5 @@ def test_balanced_weights_are_of_the_labels_learnt(made):
     ],
 )
 def test_mistakes_are_named(made, arguments, words):
-    with pytest.raises(UserError, check=names(words)):
+    with refuses(words):
         tune(made, "mistake", *arguments)

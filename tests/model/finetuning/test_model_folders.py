@@ -11,12 +11,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning import network
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_electra
 from tests.model.finetuning.few_steps import load_whole, tune
-from tests.refusals import names, of_field
+from tests.refusals import refuses
 
 
 def test_the_folder_is_what_transformers_says_it_is(made, learnt):
@@ -57,7 +56,7 @@ def cut_off_weights(folder):
 )
 def test_a_damaged_encoder_is_told_in_one_line(made, damage, named):
     damage(made / damage.__name__)
-    with pytest.raises(UserError, check=names(made / damage.__name__, named)):
+    with refuses(made / damage.__name__, named):
         tune(made, "unmade", encoder=damage.__name__)
 
 
@@ -79,7 +78,7 @@ def test_with_or_without_pooler_the_head_is_same(made):
 
 def test_a_folder_without_its_head_is_refused(made, learnt):
     without(made / "learnt", made / "headless", "classifier")
-    with pytest.raises(UserError, check=names("headless", "classifier.dense.bias")):
+    with refuses("headless", "classifier.dense.bias"):
         network.load_finetuned(made / "headless")
 
 
@@ -97,7 +96,7 @@ def test_code_of_a_folder_is_not_run(tmp_path, name):
     file.write_text(json.dumps(fields | {"model_type": "own", "auto_map": own}))
     folder = str(tmp_path / "encoder")
     if name == "config.json":
-        with pytest.raises(UserError, check=of_field("encoder", folder)):
+        with refuses(field="encoder", value=folder):
             network.build_network(folder, None, find_task("polarity"))
     network.load_tokenizer(folder)
     assert not marker.exists()

@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.settings import parse_field
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.finetuning.examples import Task
 from amazon_electra.model.finetuning.request import check_for_task, choose_layers
-from tests.refusals import of_field
+from tests.refusals import refuses
 
 
 def test_settings_of_a_run_are_read_back():
@@ -36,7 +35,7 @@ def test_settings_of_a_run_are_read_back():
 )
 def test_what_a_task_would_pass_over_is_refused(shape, settings, field):
     task = Task("t", shape, ("a", "b", "c"), ("accuracy",), lambda *_: [], "")
-    with pytest.raises(UserError, check=of_field(field)):
+    with refuses(field=field):
         check_for_task(FinetuningSettings(**settings), task, has_teacher=False)
     several = FinetuningSettings(loss="focal", focal_alpha=(0.1, 0.1, 0.8))
     check_for_task(several, replace(task, shape="tokens"), has_teacher=False)

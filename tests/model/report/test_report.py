@@ -6,13 +6,12 @@ from html.parser import HTMLParser
 
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.evaluation.significance import adjust_p_values
 from amazon_electra.model.report import formats, report, results
 from amazon_electra.model.report.inputs import ReportInput
 from tests.model.report.evaluations import render, write_cells, write_result
-from tests.refusals import names
+from tests.refusals import refuses
 
 COUNTS = {
     "read": 2000,
@@ -221,13 +220,13 @@ def test_one_pretraining_is_named_and_several_are_counted(tmp_path):
 def test_mistakes_of_a_study_are_named(tmp_path):
     cells = write_cells(tmp_path, {"trained": 0.8}, (1, 2)) + write_cells(tmp_path, {"random": 0.7})
     given = ReportInput.model_validate({"cells": cells})
-    with pytest.raises(UserError, check=names("trained", "general")):
+    with refuses("trained", "general"):
         results.load_results(given, given.cells, tmp_path).compare_pairs([("trained", "general")])
     for place, named in (
         (0, "seed 0 of pre-training seed 1 "),
         (-1, "random on polarity has seed"),
     ):
-        with pytest.raises(UserError, check=names(named)):
+        with refuses(named):
             results.load_results(given, [*given.cells, given.cells[place]], tmp_path)
     for content, field in (
         ('{"cells": []}', "cells"),
@@ -236,5 +235,5 @@ def test_mistakes_of_a_study_are_named(tmp_path):
         ("{", "content"),
     ):
         (tmp_path / "study.json").write_text(content)
-        with pytest.raises(UserError, check=names(f"study.json: {field}: ")):
+        with refuses(f"study.json: {field}: "):
             report.write_report(tmp_path / "study.json", tmp_path)

@@ -7,12 +7,11 @@ from collections import Counter
 
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning.examples import Sampling, load_examples
 from amazon_electra.model.finetuning.splits import check_data
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_formats import splits
-from tests.refusals import names
+from tests.refusals import refuses
 
 QUESTIONS = "amazonqa"
 NUMBERS = "sentence1\tsentence2\tscore\n"
@@ -53,19 +52,19 @@ LINES = question().encode() * 5000
 def test_what_is_wrong_is_said_in_one_line(tmp_path, task, name, content, words):
     path = tmp_path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(UserError, check=names(name, words)):
+    with refuses(name, words):
         splits(find_task(task, path).name, path)
 
 
 def test_what_a_task_lacks_is_told_early(tmp_path):
     (tmp_path / "train.ft.txt").write_text("")
-    with pytest.raises(UserError, check=names("train split")):
+    with refuses("train split"):
         check_data(find_task("amazon-sentiment"), tmp_path)
 
 
 def test_one_class_says_how_to_take_more(tmp_path):
     (tmp_path / "a.txt").write_text("__label__1 fine\n" * 3 + "__label__2 awful\n")
-    with pytest.raises(UserError, check=names("n_train")):
+    with refuses("n_train"):
         load_examples(find_task("amazon-sentiment"), tmp_path / "a.txt", "train", Sampling(1))
 
 

@@ -6,7 +6,6 @@ from functools import partial
 
 import pytest
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.finetuning.examples import SPLITS, Sampling, load_examples
 from amazon_electra.model.finetuning.splits import (
     group_by_split,
@@ -16,7 +15,7 @@ from amazon_electra.model.finetuning.splits import (
 )
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.finetuning.tasks.test_formats import splits
-from tests.refusals import names
+from tests.refusals import refuses
 
 N = 60
 
@@ -64,7 +63,7 @@ def test_inputs_of_later_splits_are_left_out(tmp_path):
     load = partial(load_examples, find_task("amazon-sentiment"), tmp_path)
     assert len(load("test", Sampling(), left_out)) == N
     assert not left_out
-    with pytest.raises(UserError, check=names("train split")):
+    with refuses("train split"):
         load("train", Sampling(), left_out)
     assert left_out == {"input also in a later split": N}
 
@@ -104,5 +103,5 @@ def test_a_word_of_the_name_tells_the_split(tmp_path, name, split):
 def test_files_without_splits_are_refused(tmp_path, name, is_labelled):
     (tmp_path / name).write_text("x")
     named = tmp_path if name == "README.md" else name
-    with pytest.raises(UserError, check=names(named)):
+    with refuses(named):
         plan_splits(tmp_path, labelled_test=is_labelled)

@@ -9,13 +9,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import ElectraForMaskedLM
 
-from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.pretraining.network.electra import Electra
 from amazon_electra.model.pretraining.network.encoder import initialize_weights
 from amazon_electra.model.pretraining.network.initial_weights import Origin, load_weights
 from amazon_electra.model.recipes import RECIPES, apply_settings
 from tests.model.pretraining.runs import add_generator, pretrain, read_curve
-from tests.refusals import names
+from tests.refusals import refuses
 
 SHAPE = {"layers": "2", "hidden": "32", "intermediate": "64", "embedding": "16", "heads": "2"}
 SETTINGS = SHAPE | {"batch": 8, "dropout": 0, "log_every": 1, "precision": "fp32"}
@@ -86,7 +85,7 @@ def made(shards, tmp_path_factory):
 def test_weights_of_another_shape_are_refused_by_name(recipe, made, other, named):
     shards, discriminator = made
     other, begun = apply_settings(recipe, dict([other.split("=")])), Origin(discriminator)
-    with pytest.raises(UserError, check=names(f" {discriminator}: {named}")):
+    with refuses(f" {discriminator}: {named}"):
         load_weights(fresh(other, 100), other.architecture, begun, shards / "vocabulary")
 
 
@@ -107,7 +106,7 @@ def test_what_is_missing_is_named(recipe, made, tmp_path, spoil, named):
     shards, discriminator = made
     copy = Path(shutil.copytree(discriminator, tmp_path / "copy"))
     spoil(copy)
-    with pytest.raises(UserError, check=names(f" {copy}: ", named)):
+    with refuses(f" {copy}: ", named):
         load_weights(fresh(recipe, 100), recipe.architecture, Origin(copy), shards / "vocabulary")
 
 

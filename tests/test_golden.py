@@ -156,22 +156,10 @@ def test_a_pre_training(shards, tmp_path):
     result = call_job(
         pretrain.pretrain, [*folders, "--device=cpu", "--threads=1", "--steps=6", *given]
     )
-    assert {name: result[name] for name in ("steps", "sequences", "tokens")} == {
-        "steps": 6,
-        "sequences": 48,
-        "tokens": 1291,
-    }
+    assert [result[name] for name in ("steps", "sequences", "tokens")] == [6, 48, 1291]
     curve = [line["loss"] for line in read_metrics(tmp_path) if "loss" in line]
     assert curve == pytest.approx(
-        [
-            39.8939299717522,
-            38.39041357171046,
-            36.84196076569734,
-            35.383374515199534,
-            34.53368387237742,
-            34.71310187290204,
-        ],
-        rel=1e-4,
+        [39.89393, 38.39041, 36.84196, 35.38337, 34.53368, 34.71310], rel=1e-4
     )
     for name, norm in {"discriminator": 143.8322453017861, "generator": 79.92010044635484}.items():
         weights = load_file(tmp_path / name / "model.safetensors")

@@ -26,17 +26,9 @@ def wheel(tmp_path_factory) -> Path:
     shutil.copytree(ROOT / links, source / links, symlinks=True)
     for name in PACKAGES:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    build = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-    ]
-    subprocess.run([*build, "--wheel-dir", str(tmp_path), str(source)], check=True)
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    build = [sys.executable, "-m", "pip", "wheel", *options, "--wheel-dir", str(tmp_path)]
+    subprocess.run([*build, str(source)], check=True)
     [wheel] = tmp_path.glob("*.whl")
     return wheel
 

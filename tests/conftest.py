@@ -73,9 +73,9 @@ def make_once(tmp_path_factory):
 @pytest.fixture(scope="session")
 def vocabulary(tmp_path_factory):
     """The folder of a vocabulary of a few words, to be read or copied."""
-    from tests.tokenizer_kinds import write_mixer_vocabulary
+    from tests.tokenizer_kinds import MIXER_WORDS, write_word_pieces
 
-    return write_mixer_vocabulary(tmp_path_factory.mktemp("vocabulary"))
+    return write_word_pieces(tmp_path_factory.mktemp("vocabulary"), MIXER_WORDS)
 
 
 @pytest.fixture(scope="session")

@@ -22,13 +22,17 @@ SCHEMA = pa.schema(
 
 
 def write_corpus(
-    folder: Path, reviews: Sequence[list[str]], files: int = 1, split: str = "pretrain"
+    folder: Path,
+    reviews: Sequence[list[str]],
+    files: int = 1,
+    split: str = "pretrain",
+    has_title: bool = False,
 ) -> Path:
     """One review is a list of sentences; reviews are dealt to the files in runs, in order."""
     folder.mkdir(parents=True, exist_ok=True)
     for i in range(files):
         rows = [
-            row(sentences, split)
+            row(sentences, split) | {"has_title": has_title}
             for sentences in reviews[i * len(reviews) // files : (i + 1) * len(reviews) // files]
         ]
         table = pa.Table.from_pylist(rows, schema=SCHEMA)

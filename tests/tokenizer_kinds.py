@@ -39,7 +39,8 @@ def list_entries(text: str, inside: str = "", before: str = "") -> list[str]:
     return list(dict.fromkeys(marked))
 
 
-def _finish(tokenizer: Tokenizer, specials: tuple[str, ...], cls: str, sep: str) -> Tokenizer:
+def _finish(tokenizer: Tokenizer, specials: tuple[str, ...]) -> Tokenizer:
+    cls, sep = (specials[2], specials[3]) if specials == BERT else (specials[0], specials[2])
     tokenizer.add_special_tokens(list(specials))
     ends = [(token, tokenizer.token_to_id(token)) for token in (cls, sep)]
     tokenizer.post_processor = processors.TemplateProcessing(
@@ -58,8 +59,7 @@ def build_word_piece(specials: tuple[str, ...] = BERT) -> Tokenizer:
     tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer, tokenizer.pre_tokenizer = normalizer, splitter
     tokenizer.decoder = decoders.WordPiece()
-    cls, sep = (specials[2], specials[3]) if specials == BERT else (specials[0], specials[2])
-    return _finish(tokenizer, specials, cls, sep)
+    return _finish(tokenizer, specials)
 
 
 def build_bpe(prefix_space: bool = False, specials: tuple[str, ...] = ROBERTA) -> Tokenizer:
@@ -76,8 +76,7 @@ def build_bpe(prefix_space: bool = False, specials: tuple[str, ...] = ROBERTA) -
         show_progress=False,
     )
     tokenizer.train_from_iterator(TEXT, trainer)
-    cls, sep = (specials[2], specials[3]) if specials == BERT else (specials[0], specials[2])
-    return _finish(tokenizer, specials, cls, sep)
+    return _finish(tokenizer, specials)
 
 
 def build_unigram(
@@ -97,8 +96,7 @@ def build_unigram(
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     tokenizer.decoder = decoders.Metaspace()
     tokenizer.add_tokens(list(added))
-    cls, sep = (specials[2], specials[3]) if specials == BERT else (specials[0], specials[2])
-    return _finish(tokenizer, specials, cls, sep)
+    return _finish(tokenizer, specials)
 
 
 def write_word_pieces(folder: Path, entries: Sequence[str], config: str = "{}\n") -> Path:
@@ -115,11 +113,6 @@ def write_word_pieces(folder: Path, entries: Sequence[str], config: str = "{}\n"
     (folder / "vocab.txt").write_text("\n".join(every) + "\n")
     (folder / "tokenizer_config.json").write_text(config)
     return folder
-
-
-def write_mixer_vocabulary(folder: Path) -> Path:
-    """Write the vocabulary of a few words, with the files that the jobs read."""
-    return write_word_pieces(folder, MIXER_WORDS)
 
 
 def write_published(tokenizer: Tokenizer, folder: Path, specials: tuple[str, ...]) -> Path:

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer
 from transformers import pipeline
 
 from amazon_electra.flows.store.store import Store
-from tests.model.encoders.published_kinds import write_kind
+from tests.model.encoders.checkpoints import write_kind
 from tests.served import electra
 
 GERMAN = [

@@ -17,6 +17,7 @@ from transformers import (
     PreTrainedModel,
 )
 
+from tests.corpus_folder import SCHEMA
 from tests.tokenizer_kinds import BERT, write_word_pieces
 
 GOOD = ("great", "lovely", "sturdy", "perfect", "splendid")
@@ -31,18 +32,7 @@ def write_corpus(folder: Path, reviews: int = 800, seed: int = 0, files: int = 2
     rows = [_row(i, generator) for i in range(reviews)]
     folder.mkdir(parents=True, exist_ok=True)
     for k in range(files):
-        part = rows[k::files]
-        table = pa.table(
-            {
-                "review_id": pa.array([r["review_id"] for r in part], pa.binary(16)),
-                "text_hash": pa.array([r["review_id"] for r in part], pa.binary(16)),
-                "stars": pa.array([r["stars"] for r in part], pa.int8()),
-                "source": pa.array([r["source"] for r in part]),
-                "split": pa.array([r["split"] for r in part]).dictionary_encode(),
-                "has_title": pa.array([False for _ in part]),
-                "sentences": pa.array([r["sentences"] for r in part], pa.list_(pa.string())),
-            }
-        )
+        table = pa.Table.from_pylist(rows[k::files], schema=SCHEMA)
         pq.write_table(table, folder / f"corpus-{k:05}.parquet", compression="zstd")
     return folder
 
@@ -55,11 +45,14 @@ def _row(i: int, generator: np.random.Generator) -> dict:
         f"The {generator.choice(THINGS)} is {generator.choice(words)} and number {i}."
         for _ in range(length)
     ] + [("really " * stars).strip() + "."]
+    review_id = hashlib.blake2b(str(i).encode(), digest_size=16).digest()
     return {
-        "review_id": hashlib.blake2b(str(i).encode(), digest_size=16).digest(),
+        "review_id": review_id,
+        "text_hash": review_id,
         "stars": None if i % 50 == 0 else stars,
         "source": "lamps" if i % 3 else "books",
         "split": str(generator.choice(list(SHARES), p=list(SHARES.values()))),
+        "has_title": False,
         "sentences": sentences,
     }
 

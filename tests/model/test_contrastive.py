@@ -18,6 +18,7 @@ from amazon_electra.model import contrastive, runtime
 from amazon_electra.model.config import ContrastiveConfig, TrainingResources
 from amazon_electra.model.contrastive import adapt_contrastively, compute_loss
 from amazon_electra.model.pretraining.input.pairs import find_reason, is_title_of_stars, read_pairs
+from tests.corpus_folder import SCHEMA, row
 from tests.model.synthetic_shards import write_vocabulary
 from tests.refusals import refuses
 
@@ -31,13 +32,11 @@ WORDS = 60
 def write_corpus(folder: Path, rows: list[tuple[str, str, str]]) -> Path:
     """Write split, title ("" for none) and body of each review."""
     folder.mkdir(parents=True, exist_ok=True)
-    table = pa.table(
-        {
-            "split": pa.array([split for split, _, _ in rows]).dictionary_encode(),
-            "has_title": [bool(title) for _, title, _ in rows],
-            "sentences": [[t for t in (title, body) if t] for _, title, body in rows],
-        }
-    )
+    reviews = [
+        row([text for text in (title, body) if text], split) | {"has_title": bool(title)}
+        for split, title, body in rows
+    ]
+    table = pa.Table.from_pylist(reviews, schema=SCHEMA)
     pq.write_table(table, folder / "corpus-00000.parquet")
     return folder
 

@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
@@ -26,10 +24,11 @@ from amazon_electra.model.encoders.known import KNOWN, find_known, warn_of_amazo
 from amazon_electra.model.finetuning.examples import Example
 from amazon_electra.model.finetuning.network import load_tokenizer
 from amazon_electra.model.origin import write_origin
+from tests import corpus_folder
 from tests.beam_jobs.dumps import run_shard_steps
 from tests.libraries import INT8, list_libraries
 from tests.model.corpora import write_corpus
-from tests.model.encoders.published_kinds import write_kind
+from tests.model.encoders.checkpoints import write_kind
 from tests.model.finetuning.few_steps import tune
 from tests.model.pretraining.runs import pretrain
 from tests.tokenizer_kinds import TEXT
@@ -100,19 +99,9 @@ def test_a_served_folder_reads_as_its_card_wants(name, tmp_path):
 @pytest.mark.parametrize("name", ["own", "multilingual-e5-small"])
 def test_adaptation_keeps_the_pooling(name, tmp_path):
     _, pooling = write_case(tmp_path, name)
-    rows = [("pretrain", f"good {word} here", f"the lamp {word} is bad book") for word in TEXT]
-    table = pa.table(
-        {
-            "split": pa.array([row[0] for row in rows]).dictionary_encode(),
-            "has_title": [True for _ in rows],
-            "sentences": [list(row[1:]) for row in rows],
-        }
-    )
     corpus, origin, shards = (tmp_path / part for part in ("corpus", "origin", "shards"))
-    corpus.mkdir()
-    pq.write_table(table, corpus / "corpus-00000.parquet")
-    told = {"kept": len(rows), "splits": {"pretrain": len(rows)}}
-    (corpus / "corpus.json").write_text(json.dumps(told))
+    titled = [[f"good {word} here", f"the lamp {word} is bad book"] for word in TEXT]
+    corpus_folder.write_corpus(corpus, titled, has_title=True)
     config = ContrastiveConfig(batch=16, epochs=1, precision="fp32", learning_rate=1e-9)
     cpu = TrainingResources(device="cpu")
     made = adapt_contrastively(config, origin, [corpus], tmp_path / "made", cpu)

@@ -9,14 +9,14 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
-from tokenizers import ByteLevelBPETokenizer
+from tokenizers import ByteLevelBPETokenizer, Tokenizer
 
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.model.encoders.config import count_positions, read_architecture, read_config
 from amazon_electra.model.encoders.known import warn_of_languages
 from amazon_electra.model.origin import load_origin
-from tests.model.encoders.checkpoints import KINDS, write_checkpoint
+from tests.model.encoders.checkpoints import CHECKPOINTS, write_checkpoint, write_kind
 from tests.refusals import refuses
 
 FILES = {f"{name}.json" for name in ("config", "origin", "tokenizer", "tokenizer_config")}
@@ -34,14 +34,14 @@ def encode(folder):
         return model(ids, attention_mask=torch.ones_like(ids)).last_hidden_state
 
 
-@pytest.mark.parametrize("what", KINDS)
+@pytest.mark.parametrize("what", CHECKPOINTS)
 def test_a_folder_of_each_kind(what, tmp_path):
     source = write_checkpoint(tmp_path / "published", what)
     about = bring(source, tmp_path / "out" / "origin")
     made = tmp_path / "out" / "origin"
     assert {file.name for file in made.iterdir()} == FILES
     assert json.loads((made / "origin.json").read_text()) == about
-    assert about["kind"] == KINDS[what][2]
+    assert about["kind"] == CHECKPOINTS[what][2]
     assert (about["hidden"], about["layers"], about["heads"]) == (32, 3, 4)
     assert (about["vocabulary_size"], about["lower_case"]) == (100, True)
     assert (about["max_positions"], about["trained_length"]) == (64, 64)
@@ -156,6 +156,35 @@ def test_bad_input_is_one_line_and_leaves_nothing(spoil, named, tmp_path):
         bring(source, tmp_path / "origin")
     assert os.listdir(tmp_path) == ["published"]
     assert not os.path.exists("/tmp/ran-from-a-pickle")
+
+
+@pytest.mark.parametrize(
+    ("written", "asked", "named"),
+    [
+        ({"vocab_size": 100}, {}, "100 rows"),
+        ({"vocab_size": 5000}, {}, "5000 rows"),
+        ({}, {"num_hidden_layers": 3}, "config.json"),
+    ],
+)
+def test_a_module_that_does_not_fit_is_named(written, asked, named, tmp_path):
+    source = write_kind(tmp_path / "published", "XLM-R", **written)
+    change_config(source, **asked)
+    with refuses(f" {source}: ", named):
+        bring(source, tmp_path / "origin")
+    assert os.listdir(tmp_path) == ["published"]
+
+
+def test_byte_pairs_without_a_tokenizer_json_are_converted(tmp_path):
+    source = write_kind(tmp_path / "published", "RoBERTa")
+    fast = Tokenizer.from_file(str(source / "tokenizer.json"))
+    fast.model.save(str(source))  # vocab.json and merges.txt
+    (source / "tokenizer.json").unlink()
+    names = {"tokenizer_class": "RobertaTokenizer", "mask_token": "<mask>"}
+    (source / "tokenizer_config.json").write_text(json.dumps(names))
+    bring(source, tmp_path / "origin")
+    converted = Tokenizer.from_file(str(tmp_path / "origin" / "tokenizer.json"))
+    text = "The kettle broke; schöne Farbe, 蓋が!"
+    assert converted.encode(text).ids == fast.encode(text).ids
 
 
 def test_a_package_is_read_and_never_imported(tmp_path, monkeypatch):

@@ -12,9 +12,11 @@ from amazon_electra.model.pretraining.network.encoder import build_attention, in
 from amazon_electra.model.pretraining.network.initial_weights import Origin, load_weights
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.recipes import RECIPES, apply_settings
-from tests.model.encoders.checkpoints import KINDS, SIZE, write_checkpoint
+from tests.model.encoders.checkpoints import CHECKPOINTS, SIZE, write_checkpoint
 
-WITH_HEAD = [name for name in KINDS if "head" in name or "both" in name or "generator" in name]
+WITH_HEAD = [
+    name for name in CHECKPOINTS if "head" in name or "both" in name or "generator" in name
+]
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +64,7 @@ def encode_there(folder, ids, **more):
         return model(ids, attention_mask=torch.ones_like(ids), **more).last_hidden_state
 
 
-@pytest.mark.parametrize("what", KINDS)
+@pytest.mark.parametrize("what", CHECKPOINTS)
 def test_hidden_states_are_those_of_transformers(what, tmp_path, ids):
     folder = write_checkpoint(tmp_path / "origin", what)
     model, left = load_here(folder, folder)
@@ -70,7 +72,7 @@ def test_hidden_states_are_those_of_transformers(what, tmp_path, ids):
     torch.testing.assert_close(states, encode_there(folder, ids), atol=1e-5, rtol=0)
     assert all(name.startswith("encoder_head") for name in left)
     assert bool(left) == (what not in WITH_HEAD)
-    if KINDS[what][2] in ("bert", "electra"):
+    if CHECKPOINTS[what][2] in ("bert", "electra"):
         types = (torch.arange(20) > 9).long().expand_as(ids)
         expected = encode_there(folder, ids, token_type_ids=types)
         torch.testing.assert_close(encode_here(model, ids, types), expected, atol=1e-5, rtol=0)

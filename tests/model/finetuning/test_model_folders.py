@@ -9,22 +9,12 @@ import shutil
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer
 
 from amazon_electra.model.finetuning import network
 from amazon_electra.model.finetuning.tasks import find_task
 from tests.model.corpora import write_electra
-from tests.model.finetuning.few_steps import load_whole, tune
+from tests.model.finetuning.few_steps import tune
 from tests.refusals import refuses
-
-
-def test_the_folder_is_what_transformers_says_it_is(made, learnt):
-    model = load_whole(made / "learnt")
-    assert model.config.id2label == {0: "negative", 1: "positive"}
-    tokenizer = AutoTokenizer.from_pretrained(made / "learnt")
-    texts = ["The lamp is awful.", "The lamp is splendid."]
-    batch = tokenizer(texts, return_tensors="pt", padding=True)
-    assert model.eval()(**batch).logits.argmax(-1).tolist() == [0, 1]
 
 
 def without(folder, copy, unwanted):

@@ -19,16 +19,6 @@ from tests.model.synthetic_shards import write_shards
 SHAPE = {"layers": "1", "hidden": "64", "intermediate": "128", "precision": "fp32"}
 
 
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory):
-    return Shards.open(write_shards(tmp_path_factory.mktemp("shards")))
-
-
-def draw(folder: Path, seed: int = 3) -> torch.nn.Module:
-    torch.manual_seed(seed)
-    return build_network("random", str(folder), find_task("polarity"))
-
-
 def before_step_1(recipe: Recipe, shards: Shards, folder: Path) -> dict[str, torch.Tensor]:
     """Return the encoder of a pre-training that has not made a step."""
     training = build_training(recipe, shards, open_device("cpu", "fp32"), folder)
@@ -54,10 +44,13 @@ def before_step_1(recipe: Recipe, shards: Shards, folder: Path) -> dict[str, tor
     ],
     ids=lambda settings: " ".join(f"{name}={value}" for name, value in settings.items()),
 )
-def test_it_is_the_state_before_the_first_step(shards, settings, tmp_path):
+def test_it_is_the_state_before_the_first_step(settings, tmp_path):
     """The same seed gives the same weights, also with `project`, whose start is Glorot's."""
+    shards = Shards.open(write_shards(tmp_path / "shards"))
     recipe = apply_settings(RECIPES["sample"], SHAPE | settings | {"seed": "3"})
-    network = draw(write_architecture(tmp_path / "architecture", recipe, shards))
+    architecture = write_architecture(tmp_path / "architecture", recipe, shards)
+    torch.manual_seed(3)
+    network = build_network("random", str(architecture), find_task("polarity"))
     drawn = dict(network.named_parameters())
     for name, tensor in before_step_1(recipe, shards, tmp_path).items():
         assert torch.equal(drawn[name], tensor), name

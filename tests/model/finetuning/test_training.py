@@ -57,27 +57,18 @@ def test_few_examples_are_gone_through_more_often(tmp_path, least, steps):
     assert tiny_training(tmp_path, epochs=2.0, least_examples=least).steps == steps
 
 
-def tiny_model():
+def tiny_model(layers=1):
     torch.manual_seed(0)
-    shape = {"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 1}
+    shape = {"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": layers}
     config = ElectraConfig(**shape, num_attention_heads=2, intermediate_size=16)
     return AutoModelForSequenceClassification.from_config(config)
 
 
-class Killed(Exception):
-    pass
-
-
-@pytest.fixture
-def always_saved(monkeypatch):
-    """A checkpoint after every step."""
-    monkeypatch.setattr(runtime, "CHECKPOINT_SECONDS", 0.0)
-
-
-def test_a_killed_training_goes_on_the_same(tmp_path, always_saved, monkeypatch):
+def test_a_killed_training_goes_on_the_same(tmp_path, monkeypatch):
     """Dropout included: the weights at the end are the same to the bit, and so are the numbers of
     the log.
     """
+    monkeypatch.setattr(runtime, "CHECKPOINT_SECONDS", 0.0)
     told = {"whole": [], "killed": []}
 
     def training(name):
@@ -93,12 +84,12 @@ def test_a_killed_training_goes_on_the_same(tmp_path, always_saved, monkeypatch)
     def die_in_the_tenth(*given):
         taken.append(1)
         if len(taken) == 10:
-            raise Killed
+            raise KeyboardInterrupt
         return step(*given)
 
     with monkeypatch.context() as patched:
         patched.setattr(loop, "_train_step", die_in_the_tenth)
-        with pytest.raises(Killed):
+        with pytest.raises(KeyboardInterrupt):
             loop.train(tiny_model(), training("killed"), 1e-3)
     assert runtime.find_newest_step(tmp_path / "killed" / "checkpoints") == 9
     resumed = tiny_model()
@@ -133,9 +124,7 @@ def test_rates_fall_from_the_head_down():
     """The task head is at depth layers + 2 there, the top layer at depth layers: two decays lie
     between them (google-research/electra, model/optimization.py).
     """
-    shape = {"vocab_size": 50, "embedding_size": 8, "hidden_size": 16, "num_hidden_layers": 3}
-    config = ElectraConfig(**shape, num_attention_heads=2, intermediate_size=16)
-    model = AutoModelForSequenceClassification.from_config(config)
+    model = tiny_model(layers=3)
     learning = torch.nn.ModuleList([model])
     settings = FinetuningSettings(layer_decay=0.5, weight_decay=0.1)
     made = loop.build_optimizer(learning, settings, 1.0, fused=False)
@@ -201,8 +190,3 @@ def test_losses_are_as_published(classes, labels, settings, weights, expected):
     given = FinetuningSettings(**settings)
     found = loop.compute_classification_loss(LOGITS[:, :classes], labels, given, weights)
     assert found == pytest.approx(float(expected))
-
-
-def test_rare_classes_weigh_more():
-    weights = loop.balance_class_weights(np.array([0, 0, 0, 1, 2, 2]), 3)
-    assert weights.tolist() == pytest.approx(WEIGHTS.tolist())

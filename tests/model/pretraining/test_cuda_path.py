@@ -125,24 +125,6 @@ def test_the_fused_attention_is_the_dense_one(length):
 without_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
 
 
-@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=without_gpu)])
-def test_what_was_restored_goes_on_the_same(shards, tmp_path, kind):
-    """The fused optimizer counts its steps on the device of the parameters."""
-    whole = training(shards, kind, tmp_path)
-    batches = list(islice(whole.batches.iterate_steps(0), 4))
-    take_steps(whole, batches[:2])
-    again = training(shards, kind, tmp_path)
-    again.restore_state(whole.copy_state())
-    assert all(
-        tensor.device == parameter.device
-        for parameter, moments in again.optimizer.state.items()
-        for tensor in moments.values()
-    )
-    for one in (whole, again):
-        take_steps(one, batches[2:])
-    assert_same_state(whole, again)
-
-
 @without_gpu
 def test_graphs_are_the_plain_steps_and_go_on(shards, tmp_path):
     losses, states = {}, []

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-import yaml
 from huggingface_hub import ModelCard
 
 from amazon_electra.beam_jobs.core.command_line import call_job
@@ -39,34 +38,20 @@ def test_padding_is_the_tokenizers(shards, tmp_path):
     assert find_special(told.parent, "pad") is None
 
 
-def train(folder, name, *more, start=None):
-    """Train for one step; return the card of the encoder that comes out, its folder and what the
-    card's YAML says.
-    """
-    words = [*more, "--start-from", start] if start else more
-    shape = {"batch": 4} if start else SHAPE
-    result = pretrain(folder / "shards", folder / name, *words, steps=1, **shape)
-    card = (Path(result["encoder"]) / "README.md").read_text()
-    return card, Path(result["encoder"]), yaml.safe_load(card.split("---")[1])
-
-
-@pytest.fixture
-def published(tmp_path):
-    """A published encoder with a card, and as the graph brings it; and shards."""
-    write_shards(tmp_path / "shards", sequences=16)
+@pytest.mark.parametrize("start", ["origin", "mini-bert"])
+def test_an_adapted_encoder_keeps_its_name(tmp_path, start):
+    """Of a published encoder with a card, as it is and as the graph brings it."""
+    shards = write_shards(tmp_path / "shards", sequences=16)
     source = write_checkpoint(tmp_path / "mini-bert")
     (source / "README.md").write_text("---\nlicense: mit\ndatasets: [books, wiki]\n---\n# M\n")
     call_job(load_origin, ["--place", str(source), "--output", str(tmp_path / "origin")])
-    return source
-
-
-@pytest.mark.parametrize("start", ["origin", "mini-bert"])
-def test_an_adapted_encoder_keeps_its_name(tmp_path, published, start):
-    card, folder, front = train(tmp_path, "out", start=tmp_path / start)
+    begun = ("--start-from", tmp_path / start)
+    result = pretrain(shards, tmp_path / "out", *begun, steps=1, batch=4)
+    file = Path(result["encoder"], "README.md")
+    card, told = file.read_text(), ModelCard.load(file).data
     assert "# mini-bert, adapted: encoder" in card
     assert "Training began with mini-bert." in card
     for line in ("name: mini-bert", "licence: mit", "training data: books, wiki"):
         assert f"- origin's {line}" in card
-    assert (front["license"], front["datasets"]) == ("mit", ["books", "wiki"])
-    assert front["tags"] == ["bert", "reviews"]
-    assert ModelCard.load(folder / "README.md").data.license == "mit"
+    assert (told.license, told.datasets) == ("mit", ["books", "wiki"])
+    assert told.tags == ["bert", "reviews"]

@@ -8,7 +8,7 @@ import pytest
 
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.model.evaluation.significance import adjust_p_values
-from amazon_electra.model.report import formats, report, results
+from amazon_electra.model.report import report, results
 from amazon_electra.model.report.inputs import ReportInput
 from tests.model.report.evaluations import render, write_cells, write_result
 from tests.refusals import refuses
@@ -83,21 +83,12 @@ def test_the_page_stands_alone(study):
     assert text.count("<details><summary><h2>") == study[2].count("\n## ")
 
 
-@pytest.mark.parametrize(
-    "part",
-    [
-        "## Warnings", "## Results", "## Differences",
-        "amazon-electra run --dump", "calibration error", "p (Holm)",
-        "> **Warning:** The dump is the synthetic sample",
-        "**Warning:** Nothing is known of the texts that the encoder of random was trained on",
-        "| in-domain | 4,000,000 | 1.250e+13 | 185 |",
-        "Reviews read: 2,000, kept: 1,990; dropped, by reason: withheld 3.",
-        "Columns of the dump: text ← review_text; not used: grade, strs.",
-        "by a hash of its text", "7 reviews have no text",
-    ],
-)  # fmt: skip
-def test_the_report_has_every_part(study, part):
-    assert part in study[2]
+def test_the_report_has_what_it_was_given(study):
+    for part in (
+        "amazon-electra run --dump x.json.gz", "synthetic", "| in-domain | 4,000,000 | 1.250e+13 |",
+        "2,000, kept: 1,990", "withheld 3", "text ← review_text", "grade, strs", "7 reviews",
+    ):  # fmt: skip
+        assert part in study[2]
 
 
 def test_the_summary_is_one_page(study):
@@ -174,14 +165,6 @@ def test_the_label_curve_has_a_column_for_each_number_of_labels(tmp_path):
     [row] = [line for line in text.splitlines() if "polarity | TF-IDF | accuracy | 5" in line]
     assert "50 labels | 200 labels | all" in text
     assert [cell.split()[0] for cell in row.split("|")[4:7]] == ["58.3%", "58.3%", "80.8%"]
-
-
-@pytest.mark.parametrize(
-    ("metric", "shown"), [("accuracy", "58.4% (50.9 – 65.2)"), ("mae", "0.584 (0.509 – 0.652)")]
-)
-def test_what_is_no_share_is_no_percentage(metric, shown):
-    values = {"value": 0.584, "low": 0.509, "high": 0.652}
-    assert formats.format_with_interval(metric, values) == shown
 
 
 def test_named_pairs_are_compared_and_one_arm_is_not(tmp_path):

@@ -19,18 +19,9 @@ def shards(tmp_path_factory):
     return write_shards(tmp_path_factory.mktemp("shards"), sequences=200, length=64)
 
 
-@pytest.fixture(scope="module")
-def dev(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("dev")
-    return write_shards(folder, sequences=40, length=64, seed=7, split="dev")
-
-
-def start(shards, output, *words, **settings):
-    return pretrain(shards, output, *words, **SETTINGS | settings)
-
-
 def test_the_control_trains_and_exports(shards, tmp_path):
-    result = start(shards, tmp_path, "--steps", "40", objective="mlm+nsp", learning_rate=1e-2)
+    own = SETTINGS | {"objective": "mlm+nsp", "learning_rate": 1e-2}
+    result = pretrain(shards, tmp_path, steps=40, **own)
     losses = [*read_curve(tmp_path, "mlm_loss").values()]
     assert losses[-1] < losses[0] - 0.2
     assert 40 in read_curve(tmp_path, "nsp_loss")
@@ -53,7 +44,8 @@ def test_a_batch_without_masked_tokens_is_no_loss(shards, tmp_path, objective):
     assert set(model.compute_means(nothing).values()) == {0.0}
 
 
-def test_measuring_leaves_training_alone(shards, dev, tmp_path):
+def test_measuring_leaves_training_alone(shards, tmp_path):
+    dev = write_shards(tmp_path / "dev", sequences=40, length=64, seed=7, split="dev")
     training = build(shards, tmp_path, dev=Shards.open(dev, "--validation", "dev"), **SETTINGS)
     state = torch.random.get_rng_state()
     first, second = (training.validation(training.model, training.device) for _ in range(2))

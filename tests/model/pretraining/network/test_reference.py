@@ -7,7 +7,6 @@ import torch
 from torch.nn import functional
 from transformers import ElectraConfig, ElectraForMaskedLM, ElectraForPreTraining
 
-from amazon_electra.model.device import open_device
 from amazon_electra.model.encoders import config as encoder_config
 from amazon_electra.model.encoders import export
 from amazon_electra.model.encoders.weight_mapping import map_names
@@ -20,55 +19,25 @@ SETTINGS = {"layers": "2", "hidden": "64", "intermediate": "256", "embedding": "
 SETTINGS |= {"generator_multiplier": "0.5", "dropout": "0", "segment_probability": "0"}
 
 
-@pytest.fixture(autouse=True)
-def exact():
-    """fp32 products as they are, whatever another test in this process asked for."""
-    open_device("cpu", "fp32")
-
-
-@pytest.fixture(scope="module")
-def recipe():
-    return apply_settings(RECIPES["sample"], SETTINGS)
-
-
-@pytest.fixture(scope="module")
-def training(shards, tmp_path_factory):
-    return build(shards, tmp_path_factory.mktemp("output"), **SETTINGS)
-
-
-@pytest.fixture(scope="module")
-def batch(training):
-    return training.batches.mask(training.device.put(next(training.batches.iterate_steps(0))))
-
-
-@pytest.fixture(scope="module")
-def ours(training):
-    for name, parameter in training.model.named_parameters():
-        if name.endswith("bias"):
-            generator = torch.Generator().manual_seed(len(name))
-            torch.nn.init.normal_(parameter, std=0.02, generator=generator)
-    return training.model.train()
-
-
-def choose_shape(recipe, role):
-    shape = recipe.architecture
-    return shape if role == "discriminator" else shape.derive_generator()
-
-
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 
-@pytest.fixture(scope="module")
-def theirs(ours, recipe):
+def map_weights(role):
+    """Return the shape of a network, and transformers' names of its weights."""
+    shape = apply_settings(RECIPES["sample"], SETTINGS).architecture
+    shape = shape if role == "discriminator" else shape.derive_generator()
+    return shape, map_names(role, shape.layers, shape.embedding != shape.hidden)
+
+
+def copy_to_transformers(ours):
     """transformers' generator and discriminator with our weights, their embeddings tied as google
     ties them.
     """
     models = []
     for role, kind in (("generator", ElectraForMaskedLM), ("discriminator", ElectraForPreTraining)):
-        shape = choose_shape(recipe, role)
+        shape, mapping = map_weights(role)
         told = encoder_config.build_transformers_config(role, shape, SIZE, LENGTH) | NO_DROPOUT
         model = kind(ElectraConfig(**told, attn_implementation="eager"))
-        mapping = map_names(role, shape.layers, shape.embedding != shape.hidden)
         weights = export.convert_to_transformers(dict(ours.named_parameters()), mapping)
         missing, unexpected = model.load_state_dict(weights, strict=False)
         assert not unexpected
@@ -104,14 +73,19 @@ def plain_step(generator, discriminator, batch, sampled):
     return generator_loss, detected
 
 
-def test_losses_and_every_gradient_equal_the_plain_step(ours, theirs, batch, recipe):
-    ours.zero_grad()
+def test_losses_and_every_gradient_equal_the_plain_step(shards, tmp_path):
+    training = build(shards, tmp_path, **SETTINGS)
+    batch = training.batches.mask(training.device.put(next(training.batches.iterate_steps(0))))
+    ours = training.model.train()
+    for name, parameter in ours.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter, std=0.02)
     step = ours(batch)
     step.loss.backward()
     with torch.no_grad():
         vectors = ours.propose_tokens(batch, build_attention(batch))
         _, sampled, _ = ours.generator_head.compute_losses(vectors, ours.embeddings.word, batch)
-    generator, discriminator = theirs
+    generator, discriminator = copy_to_transformers(ours)
     generator_loss, discriminator_loss = plain_step(generator, discriminator, batch, sampled)
     (generator_loss + 50.0 * discriminator_loss).backward()
 
@@ -121,8 +95,7 @@ def test_losses_and_every_gradient_equal_the_plain_step(ours, theirs, batch, rec
     gradients = {name: p.grad for name, p in ours.named_parameters()}
     compared = set()
     for role, model in (("generator", generator), ("discriminator", discriminator)):
-        shape = choose_shape(recipe, role)
-        mapping = map_names(role, shape.layers, shape.embedding != shape.hidden)
+        _, mapping = map_weights(role)
         expected = {name: p.grad for name, p in model.named_parameters()}
         for name, gradient in export.convert_to_transformers(gradients, mapping).items():
             torch.testing.assert_close(

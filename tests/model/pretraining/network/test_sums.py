@@ -3,7 +3,6 @@
 import pytest
 
 from amazon_electra.model.pretraining.input.batches import split_batch
-from amazon_electra.model.pretraining.network.masked_prediction import Batch, PretrainingModel
 from tests.model.pretraining.runs import SHAPE, build
 from tests.model.synthetic_shards import write_shards
 
@@ -11,23 +10,13 @@ SETTINGS = SHAPE | {"dropout": 0, "mask_probability": 0.3}
 WEIGHTS = {"generator_weight": 2, "discriminator_weight": 30}
 
 
-@pytest.fixture
-def start(tmp_path):
-    """Return what gives a model of an objective with its initial weights, and a batch."""
-
-    def build_both(objective) -> tuple[PretrainingModel, Batch]:
-        more = WEIGHTS if objective == "electra" else {}
-        shards = write_shards(tmp_path / "shards", sequences=32, length=64)
-        training = build(shards, tmp_path, objective=objective, **SETTINGS | more)
-        arrays = next(training.batches.iterate_steps(0))
-        return training.model.eval(), training.batches.mask(training.device.put(arrays))
-
-    return build_both
-
-
 @pytest.mark.parametrize("objective", ["electra", "mlm", "mlm+nsp"])
-def test_parts_of_a_batch_add_up(objective, start):
-    model, batch = start(objective)
+def test_parts_of_a_batch_add_up(objective, tmp_path):
+    more = WEIGHTS if objective == "electra" else {}
+    shards = write_shards(tmp_path / "shards", sequences=32, length=64)
+    training = build(shards, tmp_path, objective=objective, **SETTINGS | more)
+    model = training.model.eval()
+    batch = training.batches.mask(training.device.put(next(training.batches.iterate_steps(0))))
     whole = model(batch)
     parts = [model(part) for part in split_batch(batch, 3)]
     assert sum(part.loss.item() for part in parts) == pytest.approx(whole.loss.item(), rel=1e-5)

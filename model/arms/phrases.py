@@ -10,10 +10,9 @@ import numpy as np
 
 FACTORS, FACTOR_OF_MANY = (3.0, 10.0, 30.0), 10.0
 """Of a class's standardized score beside the standardized states: a regression pays less for what
-is larger. Each is tried with every C, from MANY labels on the one with the best C alone."""
+is larger. Each is tried with every C; from MANY labels on one, with the best C and beside words.
+"""
 MANY = 1_000
-
-
 SURE = 3.0
 """Standard errors by which phrases must tell the classes apart, as those that say nothing seem to
 do once in a thousand. The folds alone are not enough: with 40 labels they took such phrases in two

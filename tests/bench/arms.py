@@ -55,6 +55,8 @@ ARMS = {
     "frozen, adapted": ("frozen", "adapted"),
     "joined, as published": ("joined", "published"),
     "joined, adapted": ("joined", "adapted"),
+    f"frozen, as published{WITHOUT}": ("frozen", "published"),
+    f"joined, as published{WITHOUT}": ("joined", "published"),
     f"frozen, adapted{WITHOUT}": ("frozen", "adapted"),
     f"joined, adapted{WITHOUT}": ("joined", "adapted"),
     "fine-tuned, as published": ("finetuned", "published"),
@@ -73,9 +75,12 @@ def prepare(given: argparse.Namespace) -> tuple[Path, dict[str, str], dict[str, 
     corpus, origin, adapted = (given.work / name for name in ("corpus", "origin", "adapted"))
     if not (corpus / "corpus.json").exists():
         files = sorted(file for pattern in given.reviews for file in glob.glob(pattern))
-        config = CorpusConfig(split_by="product", split="pretrain=76,train=8,dev=8,test=8")
+        own = {"labels": [given.label]} if given.label else {"split_by": "product"}
+        config = CorpusConfig(split="pretrain=76,train=8,dev=8,test=8", **own)
         make_corpus(config, files, str(corpus))
     write_origin(given.encoder, origin)
+    if "adapted" not in given.encoders:
+        return corpus, {"published": str(origin), "": ""}, {}
     if not (adapted / "result.json").exists():
         adapt_contrastively(ContrastiveConfig(epochs=given.epochs), origin, [corpus], adapted)
     cost = json.loads((adapted / "result.json").read_text(encoding="utf-8"))
@@ -90,7 +95,9 @@ def fit(
 
     def name_cell(arm: str) -> str:
         source = Path(encoder).parent.name if find_arm(arm).reads_encoder else ""
-        return f"{task}-{count}-{seed}-{arm}-{source}{WITHOUT * is_without}".replace(" ", "-")
+        return f"{task}-{count}-{seed}-{arm}-{source}{WITHOUT * is_without}".replace(
+            " ", "-"
+        ).replace(":", "-")
 
     name, parts = name_cell(arm), find_arm(arm).combines
     tested = work / "cells" / f"{name}-test"
@@ -99,10 +106,10 @@ def fit(
     config = FinetuneConfig(
         arm=arm,
         phrases={} if is_without else None,
-        task="stars" if task == "stars" else "polarity",
+        task="polarity" if task in TASKS and task != "stars" else task,
         seed=seed,
         recipe="published",
-        settings={**TASKS[task], **FOLDS, "n_train": str(count), "n_test": "4000"},
+        settings={**TASKS.get(task, {}), **FOLDS, "n_train": str(count), "n_test": "4000"},
     )
     started = time.process_time()
     finetune(
@@ -133,7 +140,7 @@ def measure_without_labels(task: str, encoder: str, corpus: Path, work: Path) ->
             label: {"phrases": list(said), "share": share and round(float(share), 3)}
             for label, said, share in zip(labels, found.phrases, shares, strict=True)
         }
-        folder = work / f"phrases-{task}-{Path(encoder).parent.name}-{name[0]}"
+        folder = work / f"phrases-{task.replace(':', '-')}-{Path(encoder).parent.name}-{name[0]}"
         config = ClassesInWords(task=task, classes=classes)
         classify_without_labels(config, encoder, corpus, folder, cache=work / "cache")
         scores = load_folder(folder).compute_probabilities([one.text for one in test])
@@ -179,6 +186,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--counts", type=int, nargs="+", default=COUNTS)
     parser.add_argument("--samples", type=int, default=SAMPLES)
+    parser.add_argument("--label", help="column of classes, in place of the stars")
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=CHEAP)
     parser.add_argument("--base", choices=ARMS, default="TF-IDF", help="one of --arms")
@@ -189,9 +197,11 @@ def main() -> None:
     parser.add_argument("--encoders", nargs="+", choices=ENCODERS, default=ENCODERS)
     given = parser.parse_args()
     corpus, encoders, cost = prepare(given)
+    if given.label:
+        given.tasks = [f"label:{given.label}"]
     found: dict[str, Any] = {"adaptation": cost, "rows": []}
     for task, encoder in itertools.product(given.tasks, given.encoders):
-        if 0 in given.counts and task in ("polarity", "stars"):
+        if 0 in given.counts and task != "balanced polarity":
             row = measure_without_labels(task, encoders[encoder], corpus, given.work)
             found["rows"].append({"task": task, "labels": 0, **row})
             print(task, 0, row, flush=True)

@@ -1,13 +1,10 @@
 """Which arm is best with how many labels, on products that no training saw? docs/results.md.
 
-    python tests/bench/arms.py --reviews 'DIR/reviews/mcauley_*/*' --work arms \
-        --output arms.json
+    python tests/bench/arms.py --reviews 'DIR/reviews/mcauley_*/*' --work arms --output arms.json
 
 Makes a corpus split by product, adapts the encoder by contrast to the pairs of its pretrain range,
-and fits each arm to samples of its labels, titles included; `--finetune 800 3000` adds the
-fine-tuned network and its stack with TF-IDF at these counts. Differences from the arm `--base` are
-paired over samples and test reviews. A call that was killed continues: what a fit or an evaluation
-has written is not made again.
+and fits each arm to samples of labels; `--finetune 800 3000` adds networks at these counts.
+Differences from the arm `--base` are paired. A call that was killed continues.
 """
 
 import argparse
@@ -127,26 +124,23 @@ def fit(
 
 
 def measure_without_labels(task: str, encoder: str, corpus: Path, work: Path) -> dict[str, Any]:
-    """Return how right the classes in words are, with the shares of the labels and with equal ones,
-    and the area under the curve of two classes.
-    """
-    found, labels = find_task(task, corpus), find_task(task, corpus).labels
+    """Return how right classes in words are by equal and by the true shares, and of two the AUC."""
+    found, name = find_task(task, corpus), Path(encoder).parent.name
     test = load_examples(found, corpus, "test", Sampling(4_000, has_dev=False))
     gold = np.array([one.label for one in test])
-    row: dict[str, Any] = {"arm": f"phrases, {Path(encoder).parent.name}", "n": len(test)}
-    for name in ("equal shares", "true shares"):
-        shares = np.bincount(gold) / len(gold) if name == "true shares" else [None] * len(labels)
-        classes = {
-            label: {"phrases": list(said), "share": share and round(float(share), 3)}
-            for label, said, share in zip(labels, found.phrases, shares, strict=True)
-        }
-        folder = work / f"phrases-{task.replace(':', '-')}-{Path(encoder).parent.name}-{name[0]}"
+    row: dict[str, Any] = {"arm": f"phrases, {name}", "n": len(test)}
+    true = (np.bincount(gold) / len(gold)).round(3).tolist()
+    for kind, shares in {"equal": [None] * len(true), "true": true}.items():
+        said = zip(found.labels, found.phrases, shares, strict=True)
+        classes = {label: {"phrases": own, "share": share} for label, own, share in said}
+        folder = work / f"phrases-{task}-{name}-{kind}".replace(":", "-")
         config = ClassesInWords(task=task, classes=classes)
         classify_without_labels(config, encoder, corpus, folder, cache=work / "cache")
         scores = load_folder(folder).compute_probabilities([one.text for one in test])
-        row[f"accuracy, {name}"] = float((scores.argmax(1) == gold).mean())
-        row[f"macro_f1, {name}"] = float(f1_score(gold, scores.argmax(1), average="macro"))
-    if len(labels) == 2:
+        answers = scores.argmax(1)
+        row[f"accuracy, {kind}"] = float((answers == gold).mean())
+        row[f"macro_f1, {kind}"] = float(f1_score(gold, answers, average="macro"))
+    if len(true) == 2:
         row["auc"] = float(roc_auc_score(gold, scores[:, 1]))
     return row
 

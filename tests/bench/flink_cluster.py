@@ -5,9 +5,8 @@
 The cluster is that of tests/flink: needs root, and what `make test-flink` gathers. CPU seconds are
 those of all processes of the hosts without the S3 server's, looked at twice a second; memory is
 what a process holds at most, all of it and without the pages of files, which it may share. A Flink
-job is run once before, so that the cluster's programs are warm. Wall seconds want an idle machine
-with cores for the S3 server too, which takes as much CPU as a TaskManager; where there are too few,
---cpu_share gives each TaskManager with its Python workers less than a core, by a control group.
+job is run once before. Where there are too few cores for the S3 server too, --cpu_share gives each
+TaskManager with its Python workers less than one, by a control group.
 """
 
 import argparse

@@ -2,11 +2,9 @@
 
     python tests/bench/gpu.py [--output gpu.json] [--seconds 520] [--rows small minilm …]
 
-Each row is a process of its own, in order of worth, and its numbers are in the file once it ends: a
-run that is cut off keeps what it has, and one that fails costs its row alone. Texts are synthetic,
-of the lengths of reviews; so are the weights. The plain step is that of transformers' two models as
-they come (pretrain_step.py), in the precision of ours, in the same process. On a machine without a
-GPU the same rows run at toy sizes on the CPU.
+Each row is a process of its own, in order of worth, and is in the file once it ends. Texts and
+weights are synthetic; the plain step is that of transformers' two models as they come
+(pretrain_step.py), in the same process. Without a GPU the rows run at toy sizes on the CPU.
 """
 
 import argparse
@@ -116,7 +114,6 @@ def time_steps(step: Callable[[], Any], device: Device, steps: int = STEPS) -> f
 def measure_pretraining(name: str) -> Numbers:
     """Measure the steps of a training as it takes them, its input too, and the plain step."""
     size, numbers = SIZES[name], Numbers()
-    started = time.perf_counter()
     with open_training(size) as training:
         device, batches = training.device, prefetch(training.batches.iterate_steps(0))
         training.model.train()
@@ -132,17 +129,13 @@ def measure_pretraining(name: str) -> Numbers:
         for _ in range(WARM_UP):
             step()
         device.wait()
-        begun = time.perf_counter() - started
         tokens.clear()
         seconds = time_steps(step, device)
         positions = training.config.batch * (size.length if ON_GPU else TOY_LENGTH)
-        steps = len(tokens)
         numbers |= {
-            "batch": training.config.batch,
             "device_batch": training.count_sequences_at_once(),
             "compiled": training.compiled,
             "graphs": training.graphs is not None,
-            "seconds_to_begin": begun,
             "tokens_per_second": statistics.mean(tokens) / seconds,
             "positions_per_second": positions / seconds,
             "matrix_flops_per_second": statistics.mean(products) / seconds,
@@ -157,7 +150,6 @@ def measure_pretraining(name: str) -> Numbers:
             numbers |= measure_plain(size, device, vocabulary)
             theirs = numbers["plain_positions_per_second"]
             numbers["times_plain"] = positions / seconds / theirs
-    print(f"{name}: {steps} steps", file=sys.stderr)
     return numbers
 
 

@@ -4,8 +4,6 @@ long `run` takes on it until each answer, each model and the end.
 
     python tests/bench/shop.py --reviews ../shared/data/reviews --dump shop.csv
     python tests/bench/shop.py --dump shop.csv --store /tmp/new [--code CHECKOUT] [-- OPTIONS]
-
-Without `--reviews` the dump may be any; what stands after `--` goes to `run`.
 """
 
 import argparse

@@ -20,6 +20,8 @@ from amazon_electra.beam_jobs.core.settings import Settings, build_settings
 from amazon_electra.model.finetuning.tasks import list_star_tasks
 from amazon_electra.model.finetuning.tasks.corpus import LABEL
 
+ROUNDED = 0.01
+"""By so much all shares may miss 1."""
 UNKNOWN = (
     "no label: accuracy unknown; label 50 reviews to know it (`amazon-electra suggest --random 50`)"
 )
@@ -50,7 +52,7 @@ class ClassesInWords(Settings):
     def _check_shares(self) -> Self:
         given = [one.share for one in self.classes.values() if one.share is not None]
         is_whole = len(given) == len(self.classes)
-        if sum(given) > 1 + 1e-6 or (is_whole and sum(given) < 1 - 1e-6):
+        if sum(given) > 1 + ROUNDED or (is_whole and sum(given) < 1 - ROUNDED):
             raise ValueError(f"the shares add up to {sum(given):g}, not to 1")
         return self
 
@@ -63,7 +65,7 @@ class ClassesInWords(Settings):
     def shares(self) -> list[float]:
         """The share of each class; those that are not given share the rest."""
         given = [one.share for one in self.classes.values()]
-        rest = (1 - sum(one or 0 for one in given)) / max(1, given.count(None))
+        rest = max(ROUNDED, 1 - sum(one or 0 for one in given)) / max(1, given.count(None))
         return [rest if one is None else one for one in given]
 
 

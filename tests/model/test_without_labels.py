@@ -47,6 +47,11 @@ def test_answers_have_the_shares(places):
     assert abs(result.answers["bad"] / result.texts - SHARE) < 0.1
 
 
+def test_rounded_shares_are_taken(tmp_path):
+    (tmp_path / "why.yaml").write_text("".join(f"{n}: {{share: 0.333}}\n" for n in "abc"))
+    assert read_classes(str(tmp_path / "why.yaml")).shares == [0.333] * 3
+
+
 @pytest.mark.parametrize(
     "yaml", ["[1, 2]", "one: [a]", "one: {share: 0.7}\ntwo: {share: 0.7}", "a: {x: 1}\nb: []", "{"]
 )

@@ -99,9 +99,9 @@ def plan_run(form: Parameters, store: Store) -> RunPlan:
         raise UserError(why, "corpus.split", form.corpus.split)
     dump = build_dump_stage(form.dump, store)
     previews = read_previews(form.dump, dump)
-    classes = [read_classes(place) for place in form.finetuning.classes]
-    tasks = labels.choose_tasks(form.finetuning.tasks, form.dump, previews, bool(classes))
-    return find_starts(form, store, dump, previews, tasks, classes)
+    chosen = form.finetuning
+    tasks = labels.choose_tasks(chosen.tasks, form.dump, previews, bool(chosen.classes))
+    return find_starts(form, store, dump, previews, tasks)
 
 
 def plan_prepared_run(form: Parameters, store: Store, dump: str, tasks: Sequence[str]) -> RunPlan:
@@ -113,8 +113,7 @@ def plan_prepared_run(form: Parameters, store: Store, dump: str, tasks: Sequence
     if made is None:
         raise JobFailed(f"{dump} is not in the store {store.address}; both hosts need the same one")
     known = ListedDump(DumpListing.model_validate(made["parameters"]), result=made["result"])
-    classes = [read_classes(place) for place in form.finetuning.classes]
-    return find_starts(form, store, known, [], tasks, classes)
+    return find_starts(form, store, known, [], tasks)
 
 
 def find_starts(
@@ -123,11 +122,11 @@ def find_starts(
     dump: ListedDump,
     previews: Sequence[Preview],
     tasks: Sequence[str],
-    classes: Sequence[ClassesInWords],
 ) -> RunPlan:
     """Return the plan of a run of these tasks, with the encoders that it starts from."""
     form = form.replace(finetuning=form.finetuning.replace(tasks=tuple(tasks)))
     origin = build_start_stage(form.pretraining, store, dump)
+    classes = [read_classes(place) for place in form.finetuning.classes]
     plan = RunPlan(form, store, dump, previews, origin, classes)
     for one in plan.unlabelled:
         plan.note(f"{one.task}: {UNKNOWN}")

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import softmax
 
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
+from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature
 from amazon_electra.model.arms.arm import Resources, write_config
 from amazon_electra.model.arms.frozen import Frozen
 from amazon_electra.model.arms.phrases import add_scores
@@ -21,8 +22,8 @@ from amazon_electra.model.pretraining.input.pairs import is_title_of_stars
 from amazon_electra.model.recipes import RECIPES
 from amazon_electra.model.results import UnlabelledResult
 
-TEXTS = 1_000
-"""Reviews by which the scores are centred and scaled, and the shares of the answers met."""
+TEXTS, CHECKED = 1_000, 60
+"""Reviews that centre and scale the scores and set the shares, and how many check the folder."""
 SHARPNESS = 1.5
 """Logits of a score of one deviation: of 1 to 3 the best log-loss on 915 reviews with two classes
 and 1,179 with five was at 2 and 1."""
@@ -55,15 +56,15 @@ def classify_without_labels(
     resources = Resources(device, settings.precision, Path(cache) if cache else None)
     arm, _ = Frozen.open([], request, resources, 0)
     examples = read_texts(data, TEXTS)
-    arm.layer = make_layer(arm.compute_states(examples), arm.read_phrases(task), config.shares)
+    states = arm.compute_states(examples)
+    arm.layer = make_layer(states, arm.read_phrases(task), config.shares)
     exported = arm.export(output, 1.0, task)
     write_config(output, Frozen, exported, task.name, classes)
-    some = examples[:60]
-    check_folder(output, load_folder(output), some, arm.predict([one.text for one in some]))
-    answers = arm.predict([one.text for one in examples]).argmax(1)
+    exact = apply_temperature(arm.layer.compute_logits(states), 1.0)
+    check_folder(output, load_folder(output), examples[:CHECKED], exact[:CHECKED])
     titles = [one for one in list_titles(data, TITLES) if not is_title_of_stars(one)]
     found = arm.predict(titles).argmax(1) if titles else np.array([], int)
-    counts = np.bincount(answers, minlength=len(classes)).tolist()
+    counts = np.bincount(exact.argmax(1), minlength=len(classes)).tolist()
     content = {
         "task": task.name,
         "labels": list(classes),

@@ -14,8 +14,8 @@ is larger. Each is tried with every C; from MANY labels on one, with the best C 
 """
 MANY = 1_000
 SURE = 3.0
-"""Standard errors by which phrases must tell the classes apart, as those that say nothing seem to
-do once in a thousand. The folds alone are not enough: with 40 labels they took such phrases in two
+"""Standard errors by which phrases must separate the classes; meaningless ones seem to once in a
+thousand samples. The folds alone are not enough: with 40 labels they took such phrases in two
 of eight samples, at a loss of 17 points."""
 
 

@@ -1,5 +1,6 @@
 """The champion of each task over a dump: a row with labels and probabilities for every record."""
 
+import shutil
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
@@ -17,15 +18,12 @@ from amazon_electra.flows.runs.graph_run import name_run, run_graph
 from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage
 from amazon_electra.flows.stages.scores import (
     RegisteredModel,
-    copy_scores,
+    Scores,
+    build_scores_stage,
     describe_drift,
-    describe_models,
     find_models,
-    find_scores,
-    graph,
-    leave_out_files,
-    list_parts,
 )
+from amazon_electra.flows.store.group import Group, Groups
 from amazon_electra.flows.store.store import Store
 
 planned_scoring: ContextVar[tuple[list[RegisteredModel], ListedDump] | None] = ContextVar(
@@ -34,11 +32,17 @@ planned_scoring: ContextVar[tuple[list[RegisteredModel], ListedDump] | None] = C
 """The models and the dump of the scoring that this context starts: a flow has only its form."""
 
 
+def graph(scores: Scores) -> Groups:
+    """Dump → scores."""
+    yield Group.of(scores.inputs["dump"])
+    yield Group.of(scores)
+
+
 @flow(name="score", flow_run_name=name_run)
 @take_fields(Scoring)
 def score(**given: Any) -> dict[str, Any]:
     """Label every record of a dump with the champion of each task, or of one, or else the newest
-    model; files that these have scored are left out.
+    model.
     """
     form = Scoring(**given)
     store = Store(form.store)
@@ -46,25 +50,18 @@ def score(**given: Any) -> dict[str, Any]:
         call_with_retries("model", partial(find_models, form, store)),
         call_with_retries("listing", partial(build_dump_stage, form.dump, store)),
     )
-    new = leave_out_files(dump, find_scores(models, form, store))
-    if left_out := dump.result["files"] - new.result["files"]:
-        about = (
-            f"{describe_models(models)} scored {left_out} of {dump.result['files']} files before"
-        )
-        find_run_logger().info("%s: their scores are copied", about)
+    stage = build_scores_stage(models, form, dump)
     parameters = Parameters(dump=form.dump, store=form.store)
-    run_graph(lambda _: graph(models, form, dump, new), parameters, store, dump)
-    scores = find_scores(models, form, store)
+    made = run_graph(lambda _: graph(stage), parameters, store, dump)
     output = form.output
     if not storage.is_remote(output):
         output = str(Path(store.root, Path(output).expanduser()))
-    names = copy_scores(dump, scores, output, store)
-    results = [part for _, part in list_parts(dump, scores)]
+    results = (store.manifest(stage) or {"result": {"files": []}})["result"]["files"]
+    names = [part["scores"] for part in results]
+    for name in names:
+        with storage.atomic_path(storage.join_path(output, name)) as path:
+            shutil.copyfile(Path(made["folder"], name), path)
     storage.write_json(storage.join_path(output, SCORING_TOTALS), {"files": results})
     find_run_logger().info("drift: %s", describe_drift(results) or "not known")
-    return {
-        "folder": output,
-        "files": names,
-        "results": results,
-        "models": describe_models(models),
-    }
+    shown = ", ".join(f"{one.task} version {one.version} ({one.role})" for one in models)
+    return {"folder": output, "files": names, "results": results, "models": shown}

@@ -51,8 +51,7 @@ def score_dump(
     store: StorePlace = None,
 ) -> None:
     """Write a row for every record of each file, in order: file, row, id, label, probabilities,
-    model version, and the reason if there is no label. Files that the model has scored before are
-    not scored again.
+    model version, and the reason if there is no label.
     """
     from amazon_electra.beam_jobs.core.storage import is_remote
     from amazon_electra.flows.cli import running

@@ -107,8 +107,7 @@ def graph(run: RunPlan) -> Groups:
         return  # nothing was measured
     yield Group([[one] for one in compare_with_champions(models, run.find_champion)])
     failures = [f"{title} failed: {cause}" for title, cause in causes.items() if cause]
-    reading = data.length.describe() if origin else ""
-    of_run = report.format_command(p), made, encoder, cells, curve, models, failures, reading
+    of_run = report.format_command(p), made, encoder, cells, curve, models, failures, data.reading
     yield Group.of(report.build_report_stage(p.recipe, run.dump, report.RunFacts(*of_run)))
 
 

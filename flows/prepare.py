@@ -31,7 +31,7 @@ from amazon_electra.flows.servers import stock
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.origin import warn_of_languages
 from amazon_electra.flows.stages.shards import build_shards_stages
-from amazon_electra.flows.stages.text_length import TextLength, measure_length
+from amazon_electra.flows.stages.text_length import measure_length
 from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -49,7 +49,10 @@ class Data:
     corpus: Stage
     counts: Counts
     decided: Decision
-    length: TextLength
+    length: int | None
+    """Tokens that networks read of a text; None: as the recipe says."""
+    reading: str
+    """Clause about that."""
     made: Sequence[Stage]
     shards: Stage | None = None
     """None where no encoder is trained on the text."""
@@ -65,16 +68,16 @@ def make_data(run: RunPlan) -> Generator[Group, None, Data]:
         yield Group.of(stage)
     counts = run.count(corpus)  # from here on those of the corpus decide, once it is made
     decided = run.decide(counts)
-    length = measure_length(p.finetuning, p.recipe, store, corpus, origin, run.texts)
+    length = measure_length(p.finetuning, p.recipe, store, corpus, origin)
     if origin:
-        run.note(length.describe(), warn_of_languages(store, origin, corpus, run.texts))
-    data = Data(corpus, counts, decided, length, made)
+        run.note(length[1], warn_of_languages(store, origin, corpus, run.texts))
+    data = Data(corpus, counts, decided, *length, made)
     if decided.adaptation != "text":
         return data
     vocabulary, shards, dev = build_shards_stages(p, corpus, origin, store)
     for stage in (vocabulary, shards, dev):
         yield Group.of(stage)
-    return Data(corpus, counts, decided, length, [*made, vocabulary, shards, dev], shards, dev)
+    return Data(corpus, counts, decided, *length, [*made, vocabulary, shards, dev], shards, dev)
 
 
 @flow(name="prepare", flow_run_name=name_run)

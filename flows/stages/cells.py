@@ -15,7 +15,6 @@ from amazon_electra.flows.stages.finetuning import (
     build_finetuning_stage,
 )
 from amazon_electra.flows.stages.origin import get_name
-from amazon_electra.flows.stages.text_length import TextLength
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import ADAPTED, find_arm, list_arms
@@ -142,7 +141,7 @@ def list_cells(
 
 
 def choose_settings(
-    chosen: form.Finetuning, recipe: str, counts: Counts, length: TextLength, is_published: bool
+    chosen: form.Finetuning, recipe: str, counts: Counts, length: int | None, is_published: bool
 ) -> dict[str, str]:
     """Return the settings of all arms in which a run differs from its recipe: a published encoder
     takes other learning rates; of few labels a dev split is too small to choose by.
@@ -154,8 +153,8 @@ def choose_settings(
         settings["n_train"] = str(chosen.labels)
     if max(counts.labels.values(), default=0) < DEV_FROM:
         settings["selection"] = "cross-validation"
-    if length.tokens != length.default:
-        settings["max_length"] = str(length.tokens)
+    if length:
+        settings["max_length"] = str(length)
     return settings
 
 

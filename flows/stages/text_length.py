@@ -1,8 +1,6 @@
 """How many tokens of a text networks read: more than a recipe says where texts are long."""
 
 import fnmatch
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,78 +21,49 @@ DEFAULT_TOKENS = 128
 SAMPLE = 1_000
 
 
-@dataclass(frozen=True)
-class TextLength:
-    """What networks read of a text."""
-
-    tokens: int
-    longer: float
-    """Share of the texts that are longer, which is cut."""
-    default: int = DEFAULT_TOKENS
-    """Tokens that the recipe says."""
-
-    def describe(self) -> str:
-        """Return a clause for the log and the report."""
-        cut = f"{self.longer:.0%} of the reviews are longer"
-        return f"networks read {self.tokens} tokens of a text; {cut}"
-
-
 def measure_length(
-    chosen: Finetuning,
-    recipe: str,
-    store: Store,
-    corpus: Stage,
-    origin: Stage | None,
-    texts: Sequence[str] = (),
-) -> TextLength:
-    """Return what networks read of the first reviews of a corpus, or, until it is made, of the
-    first texts of its dump; without a published encoder, what form or recipe say.
+    chosen: Finetuning, recipe: str, store: Store, corpus: Stage, origin: Stage | None
+) -> tuple[int | None, str]:
+    """Return the tokens that networks read of a text, None where the recipe says it, and a clause
+    about them, by the first reviews of the corpus, once it and the published encoder are made.
     """
     if not origin:
-        return choose_length(chosen, recipe, np.zeros(1), None)
-    name = f"{origin.inner}/tokenizer.json"
-    if store.manifest(origin):
-        tokenizer = store.fetch(origin, name) / name
-    else:
-        tokenizer = Path(origin.result.get("folder", ""), "tokenizer.json")
-    made = store.manifest(corpus)
-    names = [file["path"] for file in made["files"]] if made else []
-    if first := min(fnmatch.filter(names, "corpus-*.parquet"), default=""):
-        texts = read_texts(store.fetch(corpus, first) / first)
-    is_counted = texts and tokenizer.is_file()
-    lengths = count_tokens(tokenizer, texts) if is_counted else np.zeros(1)
-    return choose_length(chosen, recipe, lengths, find_positions(store, origin))
+        return chosen.max_length, ""
+    lengths, made = np.zeros(1), store.manifest(corpus)
+    names = (
+        fnmatch.filter((file["path"] for file in made["files"]), "corpus-*.parquet") if made else []
+    )
+    if names and store.manifest(origin):
+        first = min(names)
+        name = f"{origin.inner}/tokenizer.json"
+        lengths = count_tokens(store.fetch(origin, name) / name, store.fetch(corpus, first) / first)
+    default = RECIPES[recipe].finetuning.max_length or DEFAULT_TOKENS
+    tokens = choose_length(chosen.max_length, default, lengths, find_positions(store, origin))
+    longer = f"{(lengths > tokens).mean():.0%} of the reviews are longer"
+    return tokens, f"networks read {tokens} tokens of a text; {longer}" if names else ""
 
 
 def choose_length(
-    chosen: Finetuning, recipe: str, lengths: np.ndarray, positions: int | None
-) -> TextLength:
-    """Return what networks read of texts of these lengths: as the form says, or else the recipe's
-    length, doubled while more than MAX_CUT of the texts are longer, up to LONGEST or `positions`.
+    asked: int | None, default: int, lengths: np.ndarray, positions: int | None
+) -> int:
+    """Return what is asked for, or else the default, doubled while more than MAX_CUT of the texts
+    are longer, up to LONGEST; at most as many as the encoder has positions for.
     """
-    default = RECIPES[recipe].finetuning.max_length or DEFAULT_TOKENS
-    tokens = chosen.max_length or default
-    longest = chosen.max_length or min(LONGEST, positions or LONGEST)
-    while tokens < longest and (lengths > tokens).mean() > MAX_CUT:
+    tokens, longest = asked or default, min(LONGEST, positions or LONGEST)
+    while not asked and tokens < longest and (lengths > tokens).mean() > MAX_CUT:
         tokens *= 2
-    tokens = min(tokens, positions or tokens)
-    return TextLength(tokens, float((lengths > tokens).mean()), default)
+    return min(tokens, positions or tokens)
 
 
-def read_texts(corpus_file: Path) -> list[str]:
-    """Return the first reviews of a file of a corpus."""
+def count_tokens(tokenizer: Path, corpus_file: Path) -> np.ndarray:
+    """Return the tokens of the first reviews of a file of a corpus, int [n]."""
     import pyarrow.parquet as pq
+    from tokenizers import Tokenizer
 
     with pq.ParquetFile(corpus_file) as parquet:
         batch = next(parquet.iter_batches(SAMPLE, columns=["sentences"]))
-    return [" ".join(one) for one in batch["sentences"].to_pylist()]
-
-
-def count_tokens(tokenizer: Path, texts: Sequence[str]) -> np.ndarray:
-    """Return the tokens of the first texts, int [n]."""
-    from tokenizers import Tokenizer
-
+    texts = [" ".join(one) for one in batch["sentences"].to_pylist()]
     loaded = Tokenizer.from_str(tokenizer.read_text(encoding="utf-8"))
     loaded.no_truncation()
     loaded.no_padding()
-    return np.array([len(one) for one in loaded.encode_batch_fast(list(texts[:SAMPLE]))])
+    return np.array([len(one) for one in loaded.encode_batch_fast(texts)])

@@ -82,7 +82,8 @@ def make_sources(
     corpus = build_corpus_stage(chosen, dump, store)
     yield add("corpus", corpus)
     if counted := store.manifest(corpus):
-        labels.check_tasks(study.labelled_tasks, counted["result"])
+        for task in study.labelled_tasks:
+            labels.check_task(task, counted["result"])
     if not wanted & {"shards", "general_shards", "encoder"}:
         return
     vocabulary, shards, dev_shards = build_shards_stages(form, corpus, origin, store)

@@ -5,7 +5,10 @@ a second time, so two watchers start one run, and one that dies starts nothing t
 """
 
 import json
-from pathlib import Path
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from prefect import flow
@@ -14,35 +17,32 @@ from prefect.client.schemas.filters import FlowRunFilter
 from prefect.deployments import run_deployment
 from pydantic import Field
 
+from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.files import hash_bytes, write_json
 from amazon_electra.beam_jobs.core.nesting import find_json
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.beam_jobs.core.storage import Identity, is_remote
+from amazon_electra.beam_jobs.reading.compression import PACKED
+from amazon_electra.beam_jobs.reading.formats import list_endings
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.flows.configuration.form import STORE
 from amazon_electra.flows.configuration.form_tools import take_fields
-from amazon_electra.flows.dumps.arrivals import find_dumps
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.store.store import Store
 
-INBOX = "inbox/*"
-"""Of the store, and there as soon as somebody looks."""
-SEEN = Path("runs", "seen.json")
-"""Of a store: the files that the last look saw."""
+INBOX = "inbox/*"  # of the store, and there as soon as somebody looks
+SEEN = Path("runs", "seen.json")  # of a store: the files that the last look saw
 DEPLOYMENT = "domain-adaptation/domain-adaptation"
 
 
-class Watch(Settings):
+class Watch(Settings, use_attribute_docstrings=True):
     """Where new dumps appear. A file is whole once two looks see it with the same size and time of
     change; an object of a bucket is whole at once.
     """
 
-    places: list[Address] = Field(
-        default=[INBOX],
-        min_length=1,
-        description="Globs, folders or object-store prefixes (gs://bucket/reviews/*) to look "
-        "into; relative ones are below the store",
-    )
+    places: list[Address] = Field(default=[INBOX], min_length=1)
+    """Globs, folders or object-store prefixes (gs://bucket/reviews/*) to look into; relative ones
+    are below the store"""
 
 
 class WatchForm(Settings):
@@ -67,14 +67,13 @@ def look_for_dumps(store: Store, watch: Watch) -> list[str]:
     store.check_access()
     if INBOX in watch.places:
         (store.root / INBOX).parent.mkdir(parents=True, exist_ok=True)
-    files, log = find_whole_dumps(store, watch), find_run_logger()
+    files = find_whole_dumps(store, watch)
     paths = [path for path, *_ in files]
     key = f"dump-{hash_bytes(json.dumps([store.address, *files]).encode())[:32]}"
     with get_client(sync_client=True) as client:
         wanted = FlowRunFilter.model_validate({"idempotency_key": {"any_": [key]}})
         is_known = bool(client.read_flow_runs(flow_run_filter=wanted, limit=1))
         given = client.read_deployment_by_name(DEPLOYMENT).parameters
-    log.info("found %d files%s", len(paths), ", no new one" if is_known else "")
     if not paths or is_known:
         return []
     run: Any = run_deployment(
@@ -85,7 +84,7 @@ def look_for_dumps(store: Store, watch: Watch) -> list[str]:
         as_subflow=False,
         tags=["new-dump"],
     )
-    log.info("started %s", run.name)
+    find_run_logger().info("started %s for %d files", run.name, len(paths))
     return paths
 
 
@@ -93,15 +92,37 @@ def find_whole_dumps(store: Store, watch: Watch) -> list[Identity]:
     """Return the dumps that lie in the places as the last look saw them, and keep what this one
     sees. Relative places lie in the store.
     """
-    log, memory = find_run_logger(), store.root / SEEN
     places = [p if is_remote(p) else str(store.root / Path(p).expanduser()) for p in watch.places]
-    files, notes = find_dumps(places)
-    for note in notes:
-        log.warning("watch.places: %s", note)
-    seen = find_json(memory) or []
-    write_json(memory, files)
+    files, others = find_dumps(places)
+    seen = find_json(store.root / SEEN) or []
+    write_json(store.root / SEEN, files)
     whole = [file for file in files if is_remote(file[0]) or list(file) in seen]
-    for file in files:
-        if file not in whole:
-            log.info("%s is new or changes: the next look takes it if it stays", file[0])
+    for path in [*others, *(file[0] for file in files if file not in whole)]:
+        find_run_logger().info("not taken, by its name, or until it stays as it is: %s", path)
     return whole
+
+
+def find_dumps(places: Sequence[str]) -> tuple[list[Identity], list[str]]:
+    """Return what lies in the places and is named like a dump, sorted by path, and the paths of the
+    rest. UserError or TransientError where a place cannot be reached.
+    """
+    dumps, others = dict[str, Identity](), list[str]()
+    for place in places:
+        for path, known in storage.expand_pattern(place, "watch.places").items():
+            readable = os.fsencode(path).decode(errors="backslashreplace")
+            if readable != path or not is_named_like_a_dump(path):
+                others.append(readable)
+                continue
+            with suppress(FileNotFoundError):  # it was just moved away
+                identity = known or storage.describe_identity(path)
+                if identity[1]:
+                    dumps[path] = identity
+    return [dumps[path] for path in sorted(dumps)], others
+
+
+def is_named_like_a_dump(path: str) -> bool:
+    """Return True for reviews.json, reviews.json.gz and reviews.gz, but not for notes.md.gz."""
+    endings = [ending[1:].lower() for ending in PurePosixPath(path).suffixes]
+    packed = bool(endings) and endings[-1] in PACKED
+    inner = endings[:-1] if packed else endings
+    return inner[-1] in list_endings() if inner else packed

@@ -22,11 +22,11 @@ from amazon_electra.beam_jobs.sample.sample_dump import generate_lines
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 from amazon_electra.beam_jobs.scoring.plan import name_outputs
 from amazon_electra.flows.configuration.form import Dump
-from amazon_electra.flows.dumps.arrivals import is_named_like_a_dump
 from amazon_electra.flows.dumps.preview import read_preview
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.store.stage import ExistingStage, Stage
 from amazon_electra.flows.store.store import Store
+from amazon_electra.flows.watch import is_named_like_a_dump
 from amazon_electra.model import arms
 from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.export import ExportCell, export

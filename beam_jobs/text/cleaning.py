@@ -93,10 +93,3 @@ def repair_mojibake(text: str) -> str:
     from ftfy import fix_encoding  # which few need: a tenth of a second
 
     return fix_encoding(text, unescape_html=False, replace_lossy_sequences=False)
-
-
-def show_mojibake(text: str) -> str:
-    """Return the first word that would be mended; nothing without any."""
-    mended = repair_mojibake(text)
-    pairs = zip(text.split(" "), mended.split(" "), strict=False)
-    return next((word for word, other in pairs if word != other), "")

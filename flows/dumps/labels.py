@@ -4,25 +4,21 @@ import fnmatch
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from itertools import product
 from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.errors import UserError, show_option
-from amazon_electra.beam_jobs.labels.classes import (
-    choose_classes,
-    count_labels,
-    warn_of_label,
-)
-from amazon_electra.beam_jobs.labels.stars import BINARY, Scale, decide_scales
+from amazon_electra.beam_jobs.core.errors import UserError, require, show_option
+from amazon_electra.beam_jobs.labels.classes import warn_of_label
+from amazon_electra.beam_jobs.labels.stars import BINARY, Scale
 from amazon_electra.beam_jobs.labels.values import decide_values
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.text.splits import read_shares
 from amazon_electra.flows import policy
 from amazon_electra.flows.configuration.form import Corpus, Dump
-from amazon_electra.flows.dumps.preview import Preview, count_ratings
+from amazon_electra.flows.dumps import preview
+from amazon_electra.flows.dumps.preview import Preview
 from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -45,41 +41,34 @@ def choose_tasks(
     """
     check_labels(asked, chosen)
     own = [f"{LABEL}{column}" for column in chosen.labels]
-    if tasks := list(asked) or [*own, *_list_star_tasks(chosen, previews)]:
-        return tasks
-    if may_lack:
-        return []
-    first = previews[0]
-    columns = [*first.mapping.values(), *(name or '""' for name in first.file.layout.unused)]
-    why = f"no stars, so there are no examples; its columns are {', '.join(columns)}"
-    raise UserError(f"{first.file.name}: {why}; {fields.HINT}")
+    tasks = list(asked) or [*own, *_list_star_tasks(chosen, previews)]
+    if not (tasks or may_lack):
+        file, columns = previews[0].file.name, fields.list_columns(previews[0].file.layout)
+        raise UserError(f"{file}: no stars to train on; it has {columns}; {fields.HINT}")
+    return tasks
 
 
 def check_labels(tasks: Sequence[str], chosen: Dump) -> None:
     """Raise UserError where a task is of a column that is not read as a label."""
     for column in (task.removeprefix(LABEL) for task in tasks if task.startswith(LABEL)):
-        if column not in chosen.labels:
-            why = f"not among the labels of the dump; add {show_option('--label', column)}"
-            raise UserError(f"task {LABEL}{column}: {why}")
+        why = f"not among the labels of the dump; add {show_option('--label', column)}"
+        require(column in chosen.labels, f"task {LABEL}{column}: {why}")
 
 
 def _decide_scale(chosen: Dump, previews: Sequence[Preview]) -> Scale | None:
     """Return the scale of the stars; None where the first records leave it open."""
     with suppress(UserError):
-        return decide_scales(count_ratings(previews), "the dump", chosen.stars_scale)
+        return preview.decide_scale(chosen, previews)
     return None
 
 
 def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
     """Return which of polarity and stars a file of the dump may have an example for."""
     rated, kinds = [], set()
-    for preview in previews:
-        kind = find_format(preview.file.layout.name).find_stars(preview.file.layout)
-        column = preview.mapping.get("stars", "")
-        is_empty = not any(record.get(column) for record in preview.records)
-        has_stars = any(review.rating for review in preview.reviews) or (column and is_empty)
-        if has_stars and kind != "none":
-            rated.append(preview)
+    for one in previews:
+        kind = find_format(one.file.layout.name).find_stars(one.file.layout)
+        if kind != "none" and any(review.rating for review in one.reviews):
+            rated.append(one)
             kinds.add(kind)
     scale = _decide_scale(chosen, rated)
     is_binary = kinds == {"polarity"} or (scale is not None and scale.name == BINARY)
@@ -91,38 +80,25 @@ def estimate_counts(
     tasks: Sequence[str], chosen: Dump, corpus: Corpus, previews: Sequence[Preview]
 ) -> Counts:
     """Return what the corpus of a dump will count, about, by its first records."""
-    scale, shares = _decide_scale(chosen, previews), read_shares(corpus.split)
-    stars, labels = Counter[str](), {column: Counter[str]() for column in chosen.labels}
-    titles = words = 0.0
-    for preview in previews:
-        times = preview.count / max(1, len(preview.head))
-        ratings = np.array([review.rating[0] for review in preview.reviews if review.rating])
-        numbers = scale.map_ratings(ratings).tolist() if scale else [5] * len(ratings)
-        for number, n in Counter(numbers).items():
-            stars[f"train.{number}"] += round(times * n)
-        for column, counts in labels.items():
-            typed = preview.count_values(column)
-            values = decide_values(typed, chosen.fold_labels)
-            for (split, share), (value, n) in product(shares.items(), typed.items()):
-                name, texts = values.find_class(value), round(times * n * share / 100)
-                count_labels(counts, split, name, values.is_multilabel, texts)
-        for review in preview.reviews:
+    scale, share = _decide_scale(chosen, previews), read_shares(corpus.split)["pretrain"] / 100
+    labels, titles, words = Counter[str](), 0.0, 0.0
+    for one in previews:
+        times = one.count / max(1, len(one.head))
+        ratings = np.array([review.rating[0] for review in one.reviews if review.rating])
+        stars = scale.map_ratings(ratings).tolist() if scale else [5] * len(ratings)
+        for task in tasks:
+            if task.startswith(LABEL):
+                typed = one.count_values(task.removeprefix(LABEL))
+                find = decide_values(typed, chosen.fold_labels).find_class
+                found = sum(n for value, n in typed.items() if find(value) is not None)
+            else:
+                found = sum(number in list_star_tasks()[task].stars for number in stars)
+            labels[task] += round(times * found)
+        for review in one.reviews:
             text, title = str(review.text or ""), str(review.title or "")
             words += times * len(WORD.findall(text))
             titles += times * (corpus.title and not find_reason(title, text))
-    found = {column: choose_classes(counts) for column, counts in labels.items()}
-    result = {"stars": stars, "labels": found}
-    lacking = [f"{LABEL}{column}" for column, one in found.items() if not one["classes"]]
-    usable = [task for task in tasks if task not in lacking] or tasks
-    warnings = [warn_of_label(column, one) for column, one in found.items()]
-    share = shares["pretrain"] / 100
-    return Counts(
-        {task: count_labelled(task, result) for task in usable},
-        round(share * titles),
-        share * words * TOKENS_PER_WORD,
-        is_estimated=True,
-        left_out=[f"by the first records, {line}" for line in warnings if line],
-    )
+    return Counts(labels, round(share * titles), share * words * TOKENS_PER_WORD, is_estimated=True)
 
 
 def count_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> Counts | None:
@@ -132,16 +108,14 @@ def count_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> Counts | 
     made = store.manifest(corpus)
     if not made:
         return None
-    result = made["result"]
-    lacking: dict[str, UserError] = {}
+    result, lacking = made["result"], dict[str, UserError]()
     for task in tasks:
         try:
-            check_tasks([task], result)
+            check_task(task, result)
         except UserError as error:
             lacking[task] = error
     if tasks and len(lacking) == len(tasks):
         raise lacking[tasks[0]]
-
     names = fnmatch.filter((file["path"] for file in made["files"]), "corpus-*.parquet")
     files = (store.fetch(corpus, name) / name for name in sorted(names))
     share = result["splits"].get("pretrain", 0) / max(1, result["kept"])
@@ -153,41 +127,26 @@ def count_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> Counts | 
     )
 
 
-def check_tasks(tasks: Sequence[str], result: Mapping[str, Any]) -> None:
+def check_task(task: str, result: Mapping[str, Any]) -> None:
     """Raise UserError where a corpus with this result has no example for a task in a split."""
-    for task in tasks:
-        counts, classes = find_classes(task, result)
-        splits = CORPUS_SPLITS if has_dev([task], result) else SPLITS_WITHOUT_DEV
-        for split in (split for split in SPLITS if classes and splits[split]):
-            there = {
-                label
-                for value, label in classes.items()
-                if any(counts.get(f"{side}.{value}") for side in splits[split])
-            }
-            if not there or (split == "train" and len(there) < 2):
-                few = "examples of one class" if there else "no example"
-                why = f"the corpus has {few} for {task} to {USES[split]}"
-                raise UserError(f"{why}; take a larger dump, or larger shares (`corpus.split`)")
-
-
-def find_classes(
-    task: str, result: Mapping[str, Any]
-) -> tuple[Mapping[str, int], Mapping[str, str]]:
-    """Return the counts of a corpus by split and value, and the class of each value of a task;
-    none of a task that is not of the corpus. UserError where the corpus has no such label.
-    """
+    counts, classes = result.get("stars", {}), dict[Any, Any]()
     if task.startswith(LABEL):
         column = task.removeprefix(LABEL)
-        found = result.get("labels", {}).get(column)
-        if not found:
-            raise UserError("the corpus has no such label", "dump.labels", column)
-        if not found["classes"]:
-            about = f"label {column}: "
-            raise UserError(next(line for line in result["warnings"] if line.startswith(about)))
-        return found["counts"], {name: name for name in found["classes"]}
-    if task == "stars" and result.get("stars_scale") == BINARY:
-        raise UserError("its stars are only no and yes: leave it out", "finetuning.tasks", task)
-    if task in list_star_tasks() and "stars" in result:
-        of_task = list_star_tasks()[task].stars
-        return result["stars"], {str(n): str(name) for n, name in of_task.items()}
-    return {}, {}
+        found = result["labels"][column]
+        require(found["classes"], warn_of_label(column, found))
+        counts, classes = found["counts"], {name: name for name in found["classes"]}
+    elif task in list_star_tasks():
+        is_wrong = task == "stars" and result.get("stars_scale") == BINARY
+        require(not is_wrong, "only no and yes: leave it out", "finetuning.tasks", task)
+        classes = dict(list_star_tasks()[task].stars)
+    splits = CORPUS_SPLITS if has_dev([task], result) else SPLITS_WITHOUT_DEV
+    for split in (split for split in SPLITS if classes and splits[split]):
+        there = {
+            name
+            for value, name in classes.items()
+            if any(counts.get(f"{side}.{value}") for side in splits[split])
+        }
+        few = "examples of one class" if there else "no example"
+        why = f"the corpus has {few} for {task} to {USES[split]}"
+        is_enough = len(there) >= (2 if split == "train" else 1)
+        require(is_enough, f"{why}; take a larger dump, or larger shares (`corpus.split`)")

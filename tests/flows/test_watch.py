@@ -10,7 +10,7 @@ from prefect.client.schemas.filters import FlowRunFilter
 from amazon_electra.flows.domain_adaptation import domain_adaptation
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.watch import Watch, find_whole_dumps, look_for_dumps
-from tests.flows.dumps.test_arrivals import dump
+from tests.flows.test_arrivals import dump
 from tests.refusals import refuses
 
 

@@ -76,7 +76,7 @@ def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert f"file      {tmp_path / 'own.csv'}: delimited, about 30 reviews" in lines
     assert "columns   text ← text, stars ← grade; not used: colour" in lines
-    assert "          1 star    the kettle 0 boils" in lines
+    assert "          stars 1  the kettle 0 boils" in lines
     assert len([line for line in lines if "boils" in line]) == 10
     assert not (tmp_path / "store").exists()
     [total] = [line for line in lines if " stages to do" in line]

@@ -89,16 +89,13 @@ def test_a_label_that_is_too_rare_is_left_out_and_said(tmp_path):
         return f"boils {i}", "ab"[i % 2], "x" if i < 4 else "y"
 
     path = write_csv(tmp_path, "two.csv", "text,topic,fraud", make_row)
-    tasks = ["label:topic", "label:fraud"]
-    chosen, previews = read(tmp_path, path, labels=["topic", "fraud"])
-    expected = labels.estimate_counts(tasks, chosen, Corpus(), previews)
     store, corpus = Store(tmp_path / "store"), ExistingStage("corpus", 1, {})
     store.folder(corpus).mkdir(parents=True)
     argv = ["--input", path, "--labels", "topic", "fraud"]
     store.publish(corpus, run_job(store.folder(corpus), *argv))
-    for counts in (expected, labels.count_corpus(tasks, corpus, store)):
-        assert [*counts.labels] == ["label:topic"]
-        assert "fraud" in " ".join(counts.left_out)
+    counts = labels.count_corpus(["label:topic", "label:fraud"], corpus, store)
+    assert [*counts.labels] == ["label:topic"]
+    assert "fraud" in " ".join(counts.left_out)
     with refuses("fraud"):
         labels.count_corpus(["label:fraud"], corpus, store)
 

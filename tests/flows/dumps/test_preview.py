@@ -93,15 +93,6 @@ def test_the_values_of_a_label_are_shown_as_classes(tmp_path, capsys):
     assert "n/a 10" in capsys.readouterr().out
 
 
-def test_titles_without_a_body_are_offered(tmp_path, capsys):
-    records = [{"text": f"It boils {i}." * (i % 2), "title": f"No. {i}"} for i in range(20)]
-    path = write_lines(tmp_path / "a.json", records)
-    preview(tmp_path, path)
-    assert "--columns text=title" in capsys.readouterr().out
-    preview(tmp_path, path, columns="text=title")
-    assert "It boils" not in capsys.readouterr().out
-
-
 def test_answers_and_lists_in_parquet_are_no_texts(tmp_path):
     """Of which the first records are read, not the footer alone."""
     texts = [text_of(i) for i in range(60)]

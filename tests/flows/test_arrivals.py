@@ -5,7 +5,7 @@ import os
 import fsspec
 import pytest
 
-from amazon_electra.flows.dumps.arrivals import find_dumps, is_named_like_a_dump
+from amazon_electra.flows.watch import find_dumps, is_named_like_a_dump
 from tests.s3_server import BUCKET, serve_s3
 
 

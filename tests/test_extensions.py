@@ -24,7 +24,7 @@ from amazon_electra.beam_jobs.scoring.plan import name_outputs
 from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.dumps.preview import read_preview
 from amazon_electra.flows.runner.stage_runner import StageRunner
-from amazon_electra.flows.store.stage import ExistingStage, Stage
+from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.watch import is_named_like_a_dump
 from amazon_electra.model import arms
@@ -36,6 +36,7 @@ from amazon_electra.model.pretraining import objectives
 from amazon_electra.model.pretraining.network.encoder import initialize_weights
 from amazon_electra.model.pretraining.objectives import MatrixFlops
 from amazon_electra.model.recipes import RECIPES, apply_settings
+from tests.flows.fakes import FakeStage
 from tests.model.corpora import write_corpus
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "extending.md"
@@ -159,7 +160,7 @@ def test_an_arm_that_cannot_be_exported_fails_at_its_fit(extras, tmp_path, monke
 
 def test_a_stage_is_made_in_a_child_process(extras, tmp_path):
     store = Store(tmp_path / "store")
-    corpus = ExistingStage("corpus", 1)
+    corpus = FakeStage("corpus", 1)
     write_corpus(store.folder(corpus), reviews=50)
     store.publish(corpus, {"kept": 50})
     counts = extras["word_counts"].WordCounts(inputs={"corpus": corpus})

@@ -71,7 +71,7 @@ class Decision:
 def read_champion(uri: str, store: Store, task: str) -> Champion:
     """Return the champion of a task; raise RegistryAway where MLflow does not answer."""
     tags = Registry(uri, name_model(task)).get_by_alias("champion")
-    model = ExistingStage("model", known=tags.get("model", ""), title="champion")
+    model = ExistingStage("model", tags.get("model", ""), "champion")
     is_here = bool(tags.get("model")) and store.manifest(model) is not None
     return Champion(tags.get("version", ""), model if is_here else None)
 

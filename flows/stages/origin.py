@@ -105,7 +105,7 @@ def find_last_encoder(dump: Stage | None, store: Store) -> str:
         encoder = lineage.get(made["inputs"]["encoder"]["fingerprint"])
         if encoder is None or (dump and dump.fingerprint in lineage):
             continue
-        folder = store.fetch(ExistingStage(encoder["stage"], known=encoder["fingerprint"]))
+        folder = store.fetch(ExistingStage(encoder["stage"], encoder["fingerprint"]))
         for name in (Origin.inner, "discriminator"):
             if (folder / name / CONFIG).is_file():
                 return str(folder / name)

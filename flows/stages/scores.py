@@ -76,7 +76,7 @@ class Scores(Stage):
 def build_scores_stage(models: Sequence[RegisteredModel], form: Scoring, dump: Stage) -> Scores:
     """Return the scores of a dump by these models, in the order of their columns."""
     inputs: dict[str, Stage] = {
-        f"model {number}": ExistingStage("model", known=model.fingerprint)
+        f"model {number}": ExistingStage("model", model.fingerprint)
         for number, model in enumerate(models, 1)
     }
     resources = Resources(workers=form.model.workers)

@@ -173,38 +173,17 @@ class Stage:
         )
 
 
-@dataclass(frozen=True, init=False)
 class ExistingStage(Stage):
-    """A stage that was made earlier, as its manifest describes it, or known by its fingerprint
-    alone; `config` holds its parameters.
-    """
-
-    known: str = ""
+    """A stage that was made earlier, known by its folder alone."""
 
     has_job = False
 
-    def __init__(
-        self,
-        name: str,
-        version: int = 0,
-        parameters: Mapping[str, Any] | None = None,
-        inputs: Mapping[str, Stage] | None = None,
-        known: str = "",
-        **more: Any,
-    ) -> None:
+    def __init__(self, name: str, fingerprint: str, title: str = "") -> None:
         """Raise UserError for a path: fingerprints come from MLflow's tags too."""
-        about = f"stage {name}: {known!r} is no fingerprint"
-        require(re.fullmatch(r"[\w-]*", known), about)
-        super().__init__(dict(parameters or {}), inputs or {}, **more)
-        vars(self).update(name=name, version=version, known=known)
-
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        return self.config
-
-    @property
-    def fingerprint(self) -> str:
-        return self.known or super().fingerprint
+        about = f"stage {name}: {fingerprint!r} is no fingerprint"
+        require(re.fullmatch(r"[\w-]*", fingerprint), about)
+        super().__init__(f"{name}/{fingerprint}", title=title)
+        vars(self).update(name=name, fingerprint=fingerprint)
 
 
 def dict_of(config: Settings) -> dict[str, Any]:
@@ -228,9 +207,8 @@ def find_class(name: str) -> type[Stage] | None:
 class RequestedStage(Settings):
     """One stage of a request."""
 
-    known: str = ""
-    """The fingerprint of an `ExistingStage`."""
-    version: int = 0
+    is_known: bool = False
+    """Whether it is an `ExistingStage`."""
     config: dict[str, Any] = Field(default={})
     inputs: dict[str, str] = Field(default={})
     reads: dict[str, str] = Field(default={})
@@ -254,9 +232,8 @@ def write_request(stage: Stage) -> dict[str, Any]:
             found[stage.path] = {}  # its place in the order
             is_known = isinstance(stage, ExistingStage)
             requested = RequestedStage(
-                known=stage.fingerprint if is_known else "",
-                version=stage.version,
-                config=stage.config if is_known else dict_of(stage.config),
+                is_known=is_known,
+                config={} if is_known else dict_of(stage.config),
                 inputs={name: add(source) for name, source in stage.inputs.items()},
                 reads={name: add(source) for name, source in stage.reads.items()},
                 **{field: getattr(stage, field) for field in AS_IT_IS},
@@ -275,21 +252,20 @@ def read_request(request: Mapping[str, Any], path: str) -> Stage:
 
     @cache
     def find(at: str) -> Stage:
-        given, name = RequestedStage.model_validate(request.get(at)), at.partition("/")[0]
-        more: dict[str, Any] = {
-            "inputs": {one: find(source) for one, source in given.inputs.items()},
-            "reads": {one: find(source) for one, source in given.reads.items()},
-            **{field: getattr(given, field) for field in AS_IT_IS},
-        }
+        given, (name, _, fingerprint) = RequestedStage(**request[at]), at.partition("/")
+        if given.is_known:
+            return ExistingStage(name, fingerprint, given.title)
         kind = find_class(name)
-        stage: Stage | None = None
-        if given.known:
-            stage = ExistingStage(name, given.version, given.config, known=given.known, **more)
-        elif kind:
-            stage = kind(kind.Config.model_validate(given.config), **more)
-        if stage is None or stage.path != at:
-            there = f"{stage.label} is {stage.path}" if stage else f"there is no stage {name}"
-            raise ValueError(f"{there} here, and {at} in the request")
+        if kind is None:
+            raise ValueError(f"there is no stage {name} here, and {at} in the request")
+        stage = kind(
+            kind.Config(**given.config),
+            {name: find(source) for name, source in given.inputs.items()},
+            reads={name: find(source) for name, source in given.reads.items()},
+            **{field: getattr(given, field) for field in AS_IT_IS},
+        )
+        if stage.path != at:
+            raise ValueError(f"{stage.label} is {stage.path} here, and {at} in the request")
         return stage
 
     try:

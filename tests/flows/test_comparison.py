@@ -17,12 +17,12 @@ from amazon_electra.flows.stages.model import (
     compare_with_champions,
     load_scorer,
 )
-from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.model.evaluation.compare_folders import compare_folders
 from amazon_electra.model.export import ExportCell, export
 from amazon_electra.model.finetune import finetune
 from amazon_electra.model.finetuning.config import FinetuneConfig
 from tests.corpus_folder import SCHEMA, row
+from tests.flows.fakes import FakeStage
 
 LETTERS = np.random.default_rng(0).choice([*"abcdefghijklmnopqrstuvwxyz"], (600, 7))
 WORDS = ["".join(letters) for letters in LETTERS]
@@ -98,13 +98,13 @@ def test_what_the_champion_was_trained_on_leaves_the_comparison(made, tmp_path):
 
 
 def test_every_task_has_a_model_and_is_compared_with_its_own_champion(tmp_path):
-    corpus = ExistingStage("corpus", 1, {})
+    corpus = FakeStage("corpus", 1, {})
     cells = [
         build_cell(Finetuning(Start(arm="tfidf"), task, 0, corpus, {}), "TF-IDF")
         for task in ("label:fault", "stars", "polarity")
     ]
     champions = {
-        "stars": ExistingStage("model", known="0123", title="champion"),
+        "stars": FakeStage("model", known="0123", title="champion"),
         "polarity": None,
         "label:fault": build_model_stages(cells, corpus)[0],
     }

@@ -13,11 +13,11 @@ from amazon_electra.flows.configuration.form import StudyChoice, StudyForm
 from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.stages import report
 from amazon_electra.flows.stages.cells import Cell, list_cells
-from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import load_study
 from amazon_electra.flows.studies.study_stages import format_command as format_study_command
 from amazon_electra.model.report.inputs import ArmFacts
+from tests.flows.fakes import FakeStage
 from tests.flows.forms import fill_parameters
 from tests.flows.made import publish
 
@@ -75,7 +75,7 @@ def made(list_stages):
 
 
 def cell(arm, corpus, encoder):
-    finetuned = ExistingStage(
+    finetuned = FakeStage(
         "finetuning", 1, {}, {"data": corpus, **({"encoder": encoder} if encoder else {})}
     )
     return Cell(arm, "polarity", 0, finetuned, finetuned)
@@ -88,13 +88,13 @@ def describe(store, *known, **more):
 def test_arms_are_known_by_their_lineage(made):
     store, stages = made
     corpus, encoder = stages["corpus"], stages["pre-training"]
-    other = publish(store, ExistingStage("corpus", 2, {"other": True}))
-    elsewhere = publish(store, ExistingStage("pretraining", 1, {"n": 2}, {"corpus": other}))
+    other = publish(store, FakeStage("corpus", 2, {"other": True}))
+    elsewhere = publish(store, FakeStage("pretraining", 1, {"n": 2}, {"corpus": other}))
     cells = [
         cell("pre-trained", corpus, encoder),
         cell("random", corpus, None),
-        cell("champion", corpus, ExistingStage("pretraining", 1, {}, known=elsewhere.fingerprint)),
-        cell("published", corpus, ExistingStage("external", 1, {"name": "bert"})),
+        cell("champion", corpus, FakeStage("pretraining", 1, {}, known=elsewhere.fingerprint)),
+        cell("published", corpus, FakeStage("external", 1, {"name": "bert"})),
     ]
     told = describe(store, [], encoder, cells).arms
     assert told == [
@@ -108,8 +108,8 @@ def test_arms_are_known_by_their_lineage(made):
 def test_from_a_published_encoder_the_arm_of_the_model_is_compared_with_the_others(made):
     store, stages = made
     corpus, encoder = stages["corpus"], stages["pre-training"]
-    origin = publish(store, ExistingStage("origin", 1, {"name": "bert"}))
-    model = ExistingStage("model", 1, {})
+    origin = publish(store, FakeStage("origin", 1, {"name": "bert"}))
+    model = FakeStage("model", 1, {})
     folder = store.folder(model)
     folder.mkdir(parents=True)
     for name in ("results.json", "suspicious.csv", "errors.csv", "cost.json"):
@@ -122,7 +122,7 @@ def test_from_a_published_encoder_the_arm_of_the_model_is_compared_with_the_othe
 
 
 LOGISTIC = "origin + logistic regression"
-CORPUS, ORIGIN = ExistingStage("corpus", 1, {}), ExistingStage("origin", 1, {"name": "bert"})
+CORPUS, ORIGIN = FakeStage("corpus", 1, {}), FakeStage("origin", 1, {"name": "bert"})
 
 
 @pytest.fixture

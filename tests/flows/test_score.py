@@ -6,10 +6,10 @@ import pytest
 from amazon_electra.flows.configuration.form import Scoring
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.scores import RegisteredModel, build_scores_stage
-from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from tests.beam_jobs.scoring.models import write_network
 from tests.flows.calls import cross
+from tests.flows.fakes import FakeStage
 
 MODEL = RegisteredModel("3", "f" * 16, "polarity")
 
@@ -18,7 +18,7 @@ MODEL = RegisteredModel("3", "f" * 16, "polarity")
 def store(tmp_path):
     """One that has the model."""
     store = Store(tmp_path / "store")
-    model = ExistingStage("model", 0, {}, known=MODEL.fingerprint)
+    model = FakeStage("model", 0, {}, known=MODEL.fingerprint)
     write_network(store.folder(model))
     store.publish(model, {})
     return store

@@ -9,11 +9,11 @@ from mlflow import MlflowClient
 from amazon_electra.flows.cli import main
 from amazon_electra.flows.runs.follow import mark_run
 from amazon_electra.flows.servers.stock import resolve_mlflow_database
-from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import RUN_MARK, list_runs
 from amazon_electra.model.tracking.mlflow_run import Tracking
 from amazon_electra.model.tracking.registry import Registry, name_model
+from tests.flows.fakes import FakeStage
 
 
 def publish(store, stage, **files):
@@ -29,20 +29,16 @@ def publish(store, stage, **files):
 def store(tmp_path):
     """Two runs of one dump, and a stage that did not end."""
     store = Store(tmp_path / "store")
-    dump = publish(store, ExistingStage("dump", 1, {}, result={"name": "kettles", "files": 1}))
-    corpus = publish(
-        store, ExistingStage("corpus", 1, {}, {"dump": dump}, result={"kept": 9}), a=1000
-    )
+    dump = publish(store, FakeStage("dump", 1, {}, result={"name": "kettles", "files": 1}))
+    corpus = publish(store, FakeStage("corpus", 1, {}, {"dump": dump}, result={"kept": 9}), a=1000)
     for steps in (10, 20):
         parameters = {"recipe": "sample", "steps": steps}
-        encoder = ExistingStage(
+        encoder = FakeStage(
             "pretraining", 1, parameters, {"corpus": corpus}, result={"steps": steps}
         )
         publish(store, encoder, model=2000)
         answer = {"answer": f"{steps} steps are enough"}
-        publish(
-            store, ExistingStage("report", 1, {}, {"encoder": encoder}, result=answer), page=100
-        )
+        publish(store, FakeStage("report", 1, {}, {"encoder": encoder}, result=answer), page=100)
     (store.root / "finetuning" / "0123456789abcdef").mkdir(parents=True)
     return store
 

@@ -6,11 +6,11 @@ import json
 
 from amazon_electra.flows.cli.terminal import Terminal, print_results
 from amazon_electra.flows.runner.stage_runner import StageRunner
-from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.mlflow_run import Tracking
+from tests.flows.fakes import FakeStage
 
-STAGE = ExistingStage("dump", 1, {}, result={"files": 1}, title="dump [gcp]")
+STAGE = FakeStage("dump", 1, {}, result={"files": 1}, title="dump [gcp]")
 
 
 def test_brackets_and_colons_are_shown_as_they_are(capsys):

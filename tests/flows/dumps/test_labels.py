@@ -6,9 +6,9 @@ from amazon_electra.flows.configuration.form import Corpus, Dump
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.dumps.preview import read_previews
 from amazon_electra.flows.stages.dump import build_dump_stage
-from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from tests.beam_jobs.dumps import run_job, text_of
+from tests.flows.fakes import FakeStage
 from tests.refusals import refuses
 
 
@@ -76,7 +76,7 @@ def test_a_dump_without_labels_is_refused(tmp_path, write, tasks, named):
 
 
 def test_the_counts_of_the_corpus_say_what_is_missing(tmp_path):
-    store, corpus = Store(tmp_path), ExistingStage("corpus", 1, {})
+    store, corpus = Store(tmp_path), FakeStage("corpus", 1, {})
     counts = {f"{split}.{stars}": 9 for split in ("train", "dev", "test") for stars in (3, 5)}
     store.publish(corpus, {"stars": counts, "splits": {}, "kept": 54})
     assert labels.count_corpus(["stars"], corpus, store).labels == {"stars": 54}
@@ -89,7 +89,7 @@ def test_a_label_that_is_too_rare_is_left_out_and_said(tmp_path):
         return f"boils {i}", "ab"[i % 2], "x" if i < 4 else "y"
 
     path = write_csv(tmp_path, "two.csv", "text,topic,fraud", make_row)
-    store, corpus = Store(tmp_path / "store"), ExistingStage("corpus", 1, {})
+    store, corpus = Store(tmp_path / "store"), FakeStage("corpus", 1, {})
     store.folder(corpus).mkdir(parents=True)
     argv = ["--input", path, "--labels", "topic", "fraud"]
     store.publish(corpus, run_job(store.folder(corpus), *argv))
@@ -107,7 +107,7 @@ def test_the_corpus_has_about_the_counts_that_are_estimated(tmp_path):
     chosen, previews = read(tmp_path, str(path), labels=["why"])
     tasks = ["polarity", "label:why"]
     expected = labels.estimate_counts(tasks, chosen, Corpus(), previews)
-    store, corpus = Store(tmp_path / "store"), ExistingStage("corpus", 1, {})
+    store, corpus = Store(tmp_path / "store"), FakeStage("corpus", 1, {})
     store.folder(corpus).mkdir(parents=True)
     store.publish(corpus, run_job(store.folder(corpus), "--input", path, "--labels", "why"))
     counted = labels.count_corpus(tasks, corpus, store)

@@ -18,10 +18,10 @@ from amazon_electra.flows.runs.champion import (
     read_champion,
 )
 from amazon_electra.flows.servers.health import find_free_port
-from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.mlflow_run import Tracking
 from amazon_electra.model.tracking.registry import Registry, RegistryAway, name_model
+from tests.flows.fakes import FakeStage
 
 NAME = name_model("polarity")
 
@@ -91,7 +91,7 @@ def tracked(tmp_path, mlflow_uri):
 
     def run(encoder, low, meanwhile=lambda: None, store=store):
         champion = read_champion(uri, store, "polarity")
-        store.publish(ExistingStage("model", 0, {}, known=f"of-{encoder}"), {})
+        store.publish(FakeStage("model", 0, {}, known=f"of-{encoder}"), {})
         meanwhile()
         tracking = Tracking(uri, f"file://{tmp_path}/artifacts")
         tracking.start(encoder, {}, {})
@@ -189,8 +189,8 @@ def test_an_approved_run_goes_on_once_its_server_is_there(tmp_path, mlflow_uri, 
 def test_a_model_is_not_lost_to_a_registry_that_refuses(tmp_path, monkeypatch):
     """Whatever MLflow answers, the run says what it made."""
     store = Store(tmp_path / "store")
-    model = ExistingStage("model", 0, {}, known="0123", title="model")
-    report = ExistingStage("report", 0, {}, known="4567", title="report")
+    model = FakeStage("model", 0, {}, known="0123", title="model")
+    report = FakeStage("report", 0, {}, known="4567", title="report")
     for stage, name, content in (
         (model, "results.json", {**first_results(), "task": "stars", "arm": "a", "kind": "words"}),
         (report, "report.json", {"title": "a", "answer": "b"}),

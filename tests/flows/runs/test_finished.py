@@ -9,15 +9,15 @@ from amazon_electra.flows import domain_adaptation
 from amazon_electra.flows.cli import running
 from amazon_electra.flows.plan import plan_run
 from amazon_electra.flows.store.group import Group
-from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import has_finished_run, save_registered
+from tests.flows.fakes import FakeStage
 from tests.flows.forms import fill_parameters
 
 
 def graph(plan):
     yield Group.of(plan.dump)
-    yield Group.of(ExistingStage("report", 1, {}, {"dump": plan.dump}))
+    yield Group.of(FakeStage("report", 1, {}, {"dump": plan.dump}))
 
 
 @pytest.fixture

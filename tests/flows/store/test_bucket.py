@@ -15,20 +15,21 @@ from amazon_electra.beam_jobs.core.errors import TransientError, UserError
 from amazon_electra.flows.cli import main
 from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.store.bucket import Bucket
-from amazon_electra.flows.store.stage import ExistingStage, Resources, dict_of
+from amazon_electra.flows.store.stage import Resources, dict_of
 from amazon_electra.flows.store.store import Store
 from tests.flows.calls import call_of
+from tests.flows.fakes import FakeStage
 from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages
 from tests.patience import eventually
 from tests.refusals import refuses
 
-CORPUS = ExistingStage("corpus", 1, {"seed": 0})
+CORPUS = FakeStage("corpus", 1, {"seed": 0})
 HOME = f"bucket/store/{CORPUS.path}"
 FLINK = Engine(kind="flink", job_endpoint="localhost:8099", flink_master="localhost:8081")
 
 
-class Trained(ExistingStage):
+class Trained(FakeStage):
     """A stage with checkpoints."""
 
     scratch = ("checkpoints",)
@@ -145,7 +146,7 @@ def test_of_two_makers_the_first_wins(open_host):
 
 def test_an_engines_workers_write_to_the_bucket_and_what_they_made_is_published(open_host):
     here = open_host("here")
-    far = ExistingStage("corpus", 1, {"seed": 0}, resources=Resources(engine=FLINK))
+    far = FakeStage("corpus", 1, {"seed": 0}, resources=Resources(engine=FLINK))
     with here.lock_stage(far) as folder:
         write(folder / "log.txt", "words")
         reach(here).pipe_file(f"{here.open_output(far)}/part/b.parquet", b"b" * 500)
@@ -178,7 +179,7 @@ def test_the_commands_show_and_prune_a_store_in_a_bucket(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     here = open_host("here")
     make(here)
-    report = ExistingStage("report", 1, {}, {"corpus": CORPUS})
+    report = FakeStage("report", 1, {}, {"corpus": CORPUS})
     make(here, report, **{"report.md": "r" * 100})
     begun = Trained("corpus", 1, {"seed": 1})
     with here.lock_stage(begun) as folder:  # its job fails

@@ -17,6 +17,7 @@ from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.pretraining import Pretraining, TrainingConfig
 from amazon_electra.flows.store.stage import ExistingStage, Resources
 from amazon_electra.flows.store.store import Store
+from tests.flows.fakes import FakeStage
 from tests.flows.toy_graph import ToyCorpus, job
 from tests.refusals import refuses
 
@@ -28,27 +29,25 @@ def store(tmp_path):
 
 @pytest.fixture
 def corpus():
-    return ExistingStage(
-        "corpus", 1, {"seed": 0}, {"dump": ExistingStage("dump", 1, {"files": ["a"]})}
-    )
+    return FakeStage("corpus", 1, {"seed": 0}, {"dump": FakeStage("dump", 1, {"files": ["a"]})})
 
 
 def test_a_fingerprint_follows_what_decides_the_content_and_nothing_else(corpus):
-    other_dump = ExistingStage("dump", 1, {"files": ["b"]})
+    other_dump = FakeStage("dump", 1, {"files": ["b"]})
     dump = corpus.inputs["dump"]
     others = [
-        ExistingStage("shards", 1, {"seed": 0}, {"dump": dump}),
-        ExistingStage("corpus", 2, {"seed": 0}, {"dump": dump}),
-        ExistingStage("corpus", 1, {"seed": 1}, {"dump": dump}),
-        ExistingStage("corpus", 1, {"seed": 0}, {"dump": other_dump}),
-        ExistingStage("corpus", 1, {"seed": 0}, {"texts": dump}),
+        FakeStage("shards", 1, {"seed": 0}, {"dump": dump}),
+        FakeStage("corpus", 2, {"seed": 0}, {"dump": dump}),
+        FakeStage("corpus", 1, {"seed": 1}, {"dump": dump}),
+        FakeStage("corpus", 1, {"seed": 0}, {"dump": other_dump}),
+        FakeStage("corpus", 1, {"seed": 0}, {"texts": dump}),
     ]
     assert len({stage.fingerprint for stage in [corpus, *others]}) == 6
     more = {"title": "the corpus", "labels": {"a": "b"}, "resources": Resources(threads=3)}
-    same = ExistingStage("corpus", 1, {"seed": 0}, {"dump": dump}, **more)
-    known = ExistingStage("corpus", 1, {}, known=corpus.fingerprint)
+    same = FakeStage("corpus", 1, {"seed": 0}, {"dump": dump}, **more)
+    known = FakeStage("corpus", 1, {}, known=corpus.fingerprint)
     assert same.fingerprint == known.fingerprint == corpus.fingerprint
-    shards = [ExistingStage("shards", 1, {}, {"corpus": source}) for source in (corpus, known)]
+    shards = [FakeStage("shards", 1, {}, {"corpus": source}) for source in (corpus, known)]
     assert shards[0].fingerprint == shards[1].fingerprint
 
 
@@ -65,7 +64,7 @@ def test_a_fingerprint_is_the_same_in_every_version_and_on_every_machine(corpus)
     )
     assert corpus.fingerprint == hashlib.sha256(identity.encode()).hexdigest()[:16]
     one, other = ({"a": 1, "b": 2}, {"b": 2, "a": 1})
-    assert ExistingStage("x", 1, one).fingerprint == ExistingStage("x", 1, other).fingerprint
+    assert FakeStage("x", 1, one).fingerprint == FakeStage("x", 1, other).fingerprint
 
 
 def test_a_file_that_is_not_what_the_manifest_lists_is_never_read(store, corpus):
@@ -105,7 +104,7 @@ def test_a_dump_that_changes_while_it_is_read_leaves_no_corpus(store, tmp_path):
 @pytest.mark.parametrize("tag", ["../../evilmodel", "/tmp/evilmodel", "a/b", ".."])
 def test_a_fingerprint_from_elsewhere_is_no_path(tag):
     with pytest.raises(UserError):
-        ExistingStage("finetuning", 1, {}, known=tag)
+        ExistingStage("finetuning", tag)
 
 
 def test_a_stage_is_complete_once_its_manifest_is_there(store, corpus):
@@ -143,9 +142,9 @@ def test_what_a_job_continues_from_goes_with_its_last_line(store):
 
 def test_each_origin_is_in_the_lineage_once_at_its_least_depth(store, corpus):
     """One that was deleted is left out."""
-    dump, deleted = corpus.inputs["dump"], ExistingStage("vocabulary", 1, {})
-    shards = ExistingStage("shards", 1, {}, {"corpus": corpus, "dump": dump, "vocabulary": deleted})
-    report = ExistingStage("report", 1, {}, {"shards": shards})
+    dump, deleted = corpus.inputs["dump"], FakeStage("vocabulary", 1, {})
+    shards = FakeStage("shards", 1, {}, {"corpus": corpus, "dump": dump, "vocabulary": deleted})
+    report = FakeStage("report", 1, {}, {"shards": shards})
     for stage in (dump, corpus, shards, report):
         store.publish(stage, {})
     lineage = store.trace_lineage(store.manifest(report))
@@ -206,7 +205,7 @@ def test_the_store_is_the_one_of_the_environment_where_none_is_given(monkeypatch
     ],
 )
 def test_a_damaged_manifest_is_named_in_one_line(store, corpus, damage):
-    shards = ExistingStage("shards", 1, {}, {"corpus": corpus})
+    shards = FakeStage("shards", 1, {}, {"corpus": corpus})
     for stage in (corpus, shards):
         store.publish(stage, {"kept": 1})
     file = store.folder(corpus) / "manifest.json"

@@ -5,9 +5,9 @@ import pytest
 from amazon_electra.beam_jobs.core.files import hash_file
 from amazon_electra.flows.stages.origin import build_external_stage
 from amazon_electra.flows.stages.report import is_held_out
-from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_stages import find_trainings
+from tests.flows.fakes import FakeStage
 from tests.flows.studies.loaded import build_stages
 
 
@@ -27,17 +27,17 @@ def publish(store, *stages):
 
 def test_a_task_is_held_out_where_the_store_says_so(place):
     store, withheld = Store(place / "store"), [hash_file(place / "sst2.tsv")]
-    corpus = ExistingStage("corpus", 1, {"withhold": withheld})
-    other = ExistingStage("corpus", 1, {"other": True, "withhold": []})
+    corpus = FakeStage("corpus", 1, {"withhold": withheld})
+    other = FakeStage("corpus", 1, {"other": True, "withhold": []})
     publish(store, corpus, other)
     trained = {
-        name: publish(store, shards, ExistingStage("pretraining", 1, {}, {"shards": shards}))
+        name: publish(store, shards, FakeStage("pretraining", 1, {}, {"shards": shards}))
         for name, shards in {
-            "reviews": ExistingStage("shards", 1, {}, {"corpus": corpus}),
-            "general": ExistingStage(
+            "reviews": FakeStage("shards", 1, {}, {"corpus": corpus}),
+            "general": FakeStage(
                 "shards", 1, {"general_text": ["x"], "withhold": []}, {"corpus": corpus}
             ),
-            "external": ExistingStage("external", 1, {"content": "x"}, result={"path": str(place)}),
+            "external": FakeStage("external", 1, {"content": "x"}, result={"path": str(place)}),
         }.items()
     }
 
@@ -60,9 +60,9 @@ def test_what_a_teacher_has_seen_its_students_have_seen(place):
     ]
     tasks = [{"task": "polarity", "data": "${corpus}"}]
     store = Store(place / "store")
-    corpus = ExistingStage("corpus", 1, {})
-    shards = ExistingStage("shards", 1, {"max_length": 64}, {"corpus": corpus})
-    encoder = ExistingStage("pretraining", 1, {"recipe": "sample", "steps": 1}, {"shards": shards})
+    corpus = FakeStage("corpus", 1, {})
+    shards = FakeStage("shards", 1, {"max_length": 64}, {"corpus": corpus})
+    encoder = FakeStage("pretraining", 1, {"recipe": "sample", "steps": 1}, {"shards": shards})
     sources = {"corpus": corpus, "shards": shards, "encoder": encoder}
     stages = build_stages({"seeds": [0], "arms": arms, "tasks": tasks}, store.root, sources)
     made = stages.build_pretraining(stages.study.find_arm("made"), 0)

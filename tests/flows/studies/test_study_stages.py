@@ -11,11 +11,12 @@ from amazon_electra.flows.configuration.form import Pretraining, StudyForm
 from amazon_electra.flows.stages.origin import build_external_stage
 from amazon_electra.flows.stages.pretraining import build_training
 from amazon_electra.flows.store.group import list_stages
-from amazon_electra.flows.store.stage import ExistingStage, Resources
+from amazon_electra.flows.store.stage import Resources
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import load_study
 from amazon_electra.flows.study import graph as study_graph
 from tests.flows.calls import call_of
+from tests.flows.fakes import FakeStage
 from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages
 from tests.flows.studies.loaded import SPACE, build_stages, content_of, write_form
@@ -170,7 +171,7 @@ def test_the_encoder_of_a_study_is_the_one_its_pre_training_leaves(
     settings, folder, made, tmp_path
 ):
     store = Store(tmp_path)
-    shards = ExistingStage("shards", 0, {})
+    shards = FakeStage("shards", 0, {})
     encoder = build_training("sample", settings, 0, shards, Resources())
     written = content_of(made, [{"name": "one", "encoder": "${encoder}"}])
     stages = build_stages(written, tmp_path, {"encoder": encoder})

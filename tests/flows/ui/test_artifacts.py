@@ -6,13 +6,13 @@ from uuid import uuid4
 
 from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
-from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.ui.artifacts import PrefectRun
+from tests.flows.fakes import FakeStage
 
 
 def test_progress_is_posted_aside_and_may_be_lost():
     """Whoever follows a job goes on at once, and one post waits, not one for each report."""
-    stage, shown = ExistingStage("corpus", 1, {}), PrefectRun()
+    stage, shown = FakeStage("corpus", 1, {}), PrefectRun()
     report = {"description": "", "done": 1, "total": 2, "unit": "units", "rate": 1.0}
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))

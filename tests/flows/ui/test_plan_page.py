@@ -1,12 +1,12 @@
 """A plan lists its stages, complete or to do."""
 
 from amazon_electra.flows.store.group import Group, list_stages
-from amazon_electra.flows.store.stage import ExistingStage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui import plan_page
+from tests.flows.fakes import FakeStage
 
-SHARDS = ExistingStage("shards", 1, {"max_length": 128})
-TRAINING = ExistingStage("pretraining", 1, {}, {"shards": SHARDS})
+SHARDS = FakeStage("shards", 1, {"max_length": 128})
+TRAINING = FakeStage("pretraining", 1, {}, {"shards": SHARDS})
 
 
 def test_stages_are_complete_or_to_do(tmp_path):

@@ -89,7 +89,7 @@ def show_finished(form: Parameters, plan: RunPlan) -> dict[str, Any]:
     except Exception:  # raised again where the run itself comes upon it
         return {}
     last = stages[-1][0]
-    registered = read_registered(store, last, form.promotion.model_dump())
+    registered = read_registered(store, last, plan.dump, form.promotion.model_dump())
     if registered is None or not all(is_complete for _, is_complete in stages):
         return {}
     with terminal.Terminal() as shown:

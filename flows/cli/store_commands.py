@@ -65,7 +65,8 @@ def show_stage(
 ) -> None:
     """Show a stage: its inputs, its result and its settings."""
     opened = open_store(store)
-    if not (found := opened.find(fingerprint)):
+    made = opened.list_manifests()
+    if not (found := [one for one in made if one["fingerprint"].startswith(fingerprint)]):
         raise UserError(
             f"no complete stage {fingerprint} in {opened.address}; "
             f"`amazon-electra runs --store {opened.address}` lists its runs"

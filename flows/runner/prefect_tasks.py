@@ -19,13 +19,15 @@ from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.processes import Terminated, allow_jobs, end_children_on_error
 from amazon_electra.flows.runner.stage_runner import StageRunner, allocate_threads
 from amazon_electra.flows.store.group import Group, Groups
-from amazon_electra.flows.store.stage import ACCELERATOR, Stage
+from amazon_electra.flows.store.stage import Stage
 
 T = TypeVar("T")
 Failures = list[tuple[Stage, Exception]]
 """Stages with why they failed."""
 RETRY_DELAYS = [10.0, 60.0, 300.0]
 """Seconds: a network hiccup, a restarted service, a pre-empted machine that comes back."""
+ACCELERATOR = "accelerator"
+"""Prefect's limit of the trainings that run at the same time under `up`: 1."""
 LEASE_SECONDS = 60.0
 """How long a killed run still holds the accelerator: the least that Prefect takes."""
 

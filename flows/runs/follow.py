@@ -13,10 +13,9 @@ from prefect.client.orchestration import get_client
 from prefect.exceptions import Abort, TerminationSignal
 from prefect.states import Cancelled
 
-from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.flows.runner.processes import allow_jobs, end_children_on_error
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.store.usage import RUN_MARK
+from amazon_electra.flows.store.usage import mark_run
 
 ASK_SECONDS = 10.0
 """This, and the grace of a trainer, is less than the 30 s in which a cancelled run has to end."""
@@ -44,18 +43,6 @@ def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
         raise
     finally:
         allow_jobs()
-
-
-@contextmanager
-def mark_run(store: Store, run: str, name: str = "") -> Iterator[None]:
-    """Hold the mark of a run, which has its name, while the block lasts."""
-    mark = store.root / "runs" / run / RUN_MARK
-    try:
-        with exclusive_lock(mark):
-            mark.write_text(name, encoding="utf-8")
-            yield
-    finally:
-        mark.unlink(missing_ok=True)
 
 
 def watch_for_cancellation(run: str, over: threading.Event, cancelled: threading.Event) -> None:

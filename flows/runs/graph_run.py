@@ -148,7 +148,7 @@ def run_graph(
         if status == "SCHEDULED":
             # The engine's heartbeat goes on until here: no other one is to be waited for.
             emit_event(PAUSED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{run}"})
-    if tracking.is_sent and is_complete and not maker.failed:
+    if tracking.is_sent and is_complete and not maker.failed and dump:
         save_registered(store, last, dump, wish.model_dump(), became)
     return summary
 

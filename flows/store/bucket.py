@@ -33,17 +33,10 @@ PATIENCE_SECONDS = 300.0
 FIRST_PAUSE, MAX_PAUSE = 0.5, 10.0  # seconds
 REFUSED_CREATIONS = {"PreconditionFailed", "ConditionalRequestConflict"}
 """Codes of S3 for an object that is there already, or is being created."""
-KNOWN = FileNotFoundError, FileExistsError
-CREDENTIALS = {
-    "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_DEFAULT_REGION",
-    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
-}
 CHECKPOINT = "checkpoint.zip"
 """Object of a stage that is being made: its newest checkpoint, with the logs."""
-LOOK_SECONDS = 2.0
-"""Between two looks for new checkpoints."""
-AT_ONCE = 8
-"""Requests at the same time."""
+LOOK_SECONDS = 2.0  # between two looks for new checkpoints
+AT_ONCE = 8  # requests
 
 
 class Bucket:
@@ -56,15 +49,15 @@ class Bucket:
 
         scheme, _, rest = address.partition("://")
         path = "/".join(part for part in rest.split("/") if part)
-        if has_secret(address):
-            names = " or ".join(CREDENTIALS.values())
-            raise UserError(f"it has a password or a signature in it; set {names}", "store", scheme)
-        if scheme not in CREDENTIALS or not path:
-            raise UserError("give a folder, s3://BUCKET/… or gs://BUCKET/…", "store", address)
+        why = "it has a password or a signature in it; see Credentials in deploy/README.md"
+        require(not has_secret(address), why, "store", scheme)
+        is_known = scheme in ("s3", "gs") and path
+        require(is_known, "give a folder, s3://BUCKET/… or gs://BUCKET/…", "store", address)
         logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # what fails is printed here, once
         self.address, self.patience = f"{scheme}://{path}", patience
         with refuse(ImportError, field="store", value=address):
-            self._fs, self._prefix = url_to_fs(self.address, use_listings_cache=False)
+            self._fs, prefix = url_to_fs(self.address, use_listings_cache=False)
+        self._prefix = prefix.rstrip("/")
 
     def read(self, name: str) -> bytes | None:
         """Return the content of an object, None where there is none."""
@@ -90,14 +83,13 @@ class Bucket:
         self._ask(self._fs.put_file, str(file), self._join(name))
 
     def download(self, name: str, file: Path, sha256: str = "") -> None:
-        """Copy an object to a file; ValueError where it is not there or has another SHA-256."""
+        """Copy an object to a file; UserError where it is not there or has another SHA-256."""
+        again = f"remove the {MANIFEST} of its stage, and it is made again"
         with atomic_path(file) as part:
-            try:
+            with refuse(FileNotFoundError, message=f"{name} is not there; {again}"):
                 self._ask(self._fs.get_file, self._join(name), str(part))
-            except FileNotFoundError:
-                raise ValueError(f"{name} is not there") from None
-            if sha256 and hash_file(part) != sha256:
-                raise ValueError(f"{name} has another SHA-256")
+            is_same = not sha256 or hash_file(part) == sha256
+            require(is_same, f"{name} has another SHA-256; {again}", "store", self.address)
 
     def list_sizes(self, folder: str = "") -> dict[str, int]:
         """Return the bytes of each object below a folder, in order of name.
@@ -105,9 +97,8 @@ class Bucket:
         A name that would lead out of a folder on this machine (`a/../b`, `a//etc`) is left out.
         """
         found = self._ask(self._fs.find, self._join(folder), detail=True)
-        start = len(self._prefix.rstrip("/")) + 1
-        sizes = {path[start:]: info["size"] for path, info in sorted(found.items())}
-        return {name: size for name, size in sizes.items() if is_inside(name)}
+        names = {path.removeprefix(f"{self._prefix}/"): path for path in sorted(found)}
+        return {name: found[path]["size"] for name, path in names.items() if is_inside(name)}
 
     def remove(self, name: str) -> None:
         """Remove an object if it is there."""
@@ -130,7 +121,7 @@ class Bucket:
                 require(created == (True, False), why, "store", self.address)
 
     def _join(self, name: str) -> str:
-        return f"{self._prefix.rstrip('/')}/{name}".rstrip("/")
+        return f"{self._prefix}/{name}".rstrip("/")
 
     def _ask(self, request: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """Return the answer to a request; ask again while the server is away. What callers know by
@@ -140,10 +131,12 @@ class Bucket:
         while True:
             try:
                 return request(*arguments, **options)
+            except (FileNotFoundError, FileExistsError):
+                raise
             except Exception as error:  # each store's package has exceptions of its own
                 code = find_code(error)
                 is_here = isinstance(error, OSError) and error.errno and not code
-                if code in REFUSED_CREATIONS or is_here or isinstance(error, KNOWN):
+                if code in REFUSED_CREATIONS or is_here:
                     raise
                 if not is_network_error(error) or time.monotonic() + pause > deadline:
                     with report_unreachable(name_setting("store", self.address)):
@@ -160,8 +153,7 @@ def find_code(error: BaseException) -> str:
 
 def is_inside(path: str) -> bool:
     """Return whether a name, of a file or an object, stays below its folder."""
-    parts = path.split("/")
-    return not ("\\" in path or "\0" in path or {"", ".", ".."} & set(parts))
+    return not ("\\" in path or "\0" in path or {"", ".", ".."} & set(path.split("/")))
 
 
 def do_all(request: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
@@ -178,7 +170,7 @@ def keep_checkpoints(
     the last one at its end, unless another host has completed the stage. Begin with the newest one
     that any host has uploaded, where there is none here.
     """
-    if not any(folder.glob("*/step-*")):
+    if kept and not any(folder.glob("*/step-*")):
         restore_checkpoint(bucket, stage, folder, kept)
     packed, over = folder / f".{CHECKPOINT}", threading.Event()
 
@@ -187,10 +179,8 @@ def keep_checkpoints(
         while not is_last:
             is_last = over.wait(LOOK_SECONDS)
             found = {path for one in kept for path in (folder / one).glob("step-*/*")}
-            if not found or found == sent:
-                continue
             try:
-                if bucket.read(f"{stage}/{MANIFEST}") is not None:
+                if found <= sent or bucket.read(f"{stage}/{MANIFEST}"):
                     continue
                 with zipfile.ZipFile(packed, "w") as file:
                     for path in sorted({*found, *folder.glob("*.jsonl")}):
@@ -213,16 +203,14 @@ def keep_checkpoints(
 def restore_checkpoint(bucket: Bucket, stage: str, folder: Path, kept: Sequence[str]) -> None:
     """Copy the uploaded checkpoint of a stage with its logs, whole or not at all."""
     with TemporaryDirectory(prefix=".", dir=folder) as place:
-        packed, new = Path(place, CHECKPOINT), Path(place, "new")
         try:
-            bucket.download(f"{stage}/{CHECKPOINT}", packed)
-            with zipfile.ZipFile(packed) as file:
-                file.extractall(new)  # keeps all names inside
-        except (ValueError, zipfile.BadZipFile) as missing:
+            bucket.download(f"{stage}/{CHECKPOINT}", Path(place, CHECKPOINT))
+            with zipfile.ZipFile(Path(place, CHECKPOINT)) as file:
+                file.extractall(Path(place, "new"))  # keeps all names inside
+        except (UserError, zipfile.BadZipFile) as missing:
             log.info("%s begins anew: %s", stage, missing)
             return
-        for path in new.iterdir():
-            if path.name in kept:
-                shutil.rmtree(folder / path.name, ignore_errors=True)
+        for path in Path(place, "new").iterdir():
             if path.name in kept or path.suffix == ".jsonl":
+                shutil.rmtree(folder / path.name, ignore_errors=True)
                 path.replace(folder / path.name)

@@ -1,6 +1,5 @@
-"""A stage: one class for each kind, which knows its name, version, config, inputs, how it is made,
-and what is shown of it (docs/extending.md has an example). Config and inputs are plain JSON, so
-`python -m amazon_electra.flows.run_stage STORE STAGE/FINGERPRINT` makes one anywhere.
+"""A stage: one class for each kind, which knows its name, version, config, inputs, and how to make
+it (docs/extending.md has an example). All of it is plain JSON, so run_stage.py makes one anywhere.
 
 Bump `version` when the output changes: the code is not part of the fingerprint.
 """
@@ -21,10 +20,10 @@ from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
 from amazon_electra.beam_jobs.core.settings import Settings, join_mistakes
 from amazon_electra.flows.configuration.engine import Engine
 
-ACCELERATOR = "accelerator"
-"""Tag of the stages that need the machine's one GPU, TPU or all its cores."""
 PATH = re.compile(r"[a-z]+(-[a-z]+)*/[0-9a-f]{16}")
 """`<stage>/<fingerprint>`, a stage's folder in a store."""
+KnownFile = tuple[str, str]
+"""Path and SHA-256 of a file."""
 
 
 class NoConfig(Settings):
@@ -47,18 +46,13 @@ class Resources(Settings):
         return self.engine.list_options(self.workers)
 
 
-KnownFile = tuple[str, str]
-"""Path and SHA-256 of a file."""
-
-
 @dataclass(frozen=True)
 class Stage:
     """One node of the graph."""
 
     config: Any = field(default_factory=NoConfig)
-    """What decides the result besides the inputs: an instance of `Config`."""
+    """An instance of `Config`: with the inputs and files it decides the result."""
     inputs: Mapping[str, "Stage"] = field(default_factory=dict)
-    """Stages whose content decides the result."""
     files: Mapping[str, tuple[KnownFile, ...]] = field(default_factory=dict)
     """Local files that the job reads, by use. Their digests decide the result, not their paths."""
     resources: Resources = field(default_factory=Resources)
@@ -85,6 +79,7 @@ class Stage:
     tracked: ClassVar[bool] = False
     """Whether it writes metrics.jsonl and is a run of its own in MLflow."""
     takes_accelerator: ClassVar[bool] = False
+    """Whether it needs the machine's one GPU, TPU or all its cores."""
     runs_beside: ClassVar[bool] = False
     """Whether others run beside it."""
 
@@ -99,15 +94,15 @@ class Stage:
         """Make the stage in its folder of a `Store`; return its result."""
         raise UserError(f"{self.label}: nothing makes a stage of this kind")
 
+    def prepare(self, store: Any, folder: Path) -> None:
+        """Write what the run alone knows, before the job is started."""
+
     def locate(self, store: Any, on_engine: bool = False) -> str:
         """Return what a job reads of it: a folder of this machine, or for an engine's workers where
         it stays.
         """
         place = store.locate(self) if on_engine else store.fetch(self)
         return f"{place}/{self.inner}" if self.inner else str(place)
-
-    def prepare(self, store: Any, folder: Path) -> None:
-        """Write what the run alone knows, before the job is started."""
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -136,18 +131,12 @@ class Stage:
         if not self.runs_beside:
             return {}
         threads = str(self.resources.threads or 1)
-        return {
-            "OMP_NUM_THREADS": threads,
-            "MKL_NUM_THREADS": threads,
-            "TOKENIZERS_PARALLELISM": "false",
-            "HF_HUB_OFFLINE": "1",
-        }
+        own = {"OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "HF_HUB_OFFLINE": "1"}
+        return {**own, "TOKENIZERS_PARALLELISM": "false"}
 
     @cached_property
     def fingerprint(self) -> str:
-        """Return 16 hex digits: enough that no two of a billion stages collide by chance (p <
-        0.03).
-        """
+        """Return 16 hex digits: no two of a billion stages collide by chance (p < 0.03)."""
         identity = {
             "stage": self.name,
             "version": self.version,

@@ -9,10 +9,9 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from functools import cache, cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
@@ -43,16 +42,8 @@ from amazon_electra.flows.store.stage import PATH, Stage
 
 log = logging.getLogger("amazon_electra")
 
-LOG = "log.txt"
-REQUEST = "stage.json"
-"""In a folder that is being made: the request of the stage (flows/store/stage.py)."""
-NOT_LISTED = {MANIFEST, LOG, REQUEST}
-"""Files of a stage folder that say how it came about, not what it holds."""
-PACKAGES = (
-    *("amazon-electra", "apache-beam", "mlflow", "nltk", "numpy", "prefect", "pyarrow"),
-    *("tokenizers", "torch", "transformers"),
-)
-"""Those that decide the bytes, or how they are shown; a manifest has their versions."""
+LOG, REQUEST = "log.txt", "stage.json"
+"""Of a stage folder: what its job wrote, and the request of the stage (flows/store/stage.py)."""
 Manifest = dict[str, Any]
 """What `ManifestFields` describes."""
 
@@ -65,11 +56,6 @@ def refuse_outside(path: str) -> str:
 
 
 Inside = Annotated[str, AfterValidator(refuse_outside)]
-
-
-class Source(BaseModel):
-    stage: Inside
-    fingerprint: Inside
 
 
 class ListedFile(BaseModel):
@@ -88,7 +74,8 @@ class ManifestFields(BaseModel):
     fingerprint: Inside
     title: str
     parameters: dict[str, Any]
-    inputs: dict[str, Source]
+    inputs: dict[str, dict[str, Inside]]
+    """Their `stage` and `fingerprint`."""
     files: list[ListedFile]
     result: dict[str, Any]
     finished: str
@@ -106,19 +93,13 @@ class Store:
         require(str(given).strip(), "store: it has no name; give the folder of the results")
         self.bucket = Bucket(str(given)) if storage.is_remote(given) else None
         if self.bucket:
-            address = self.bucket.address
-            slug = "".join(c if c.isalnum() else "-" for c in address.lower())[:40].strip("-")
-            state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-            name = f"{slug}-{hash_bytes(address.encode())[:8]}"
-            self.root = root or Path(state, "amazon-electra", name).expanduser()
-        else:
-            self.root = root or Path(given).expanduser().resolve()
+            state = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state", "amazon-electra")
+            given = state / hash_bytes(self.bucket.address.encode())[:16]
+        self.root = root or Path(given).expanduser().resolve()
         self.address = self.bucket.address if self.bucket else str(self.root)
         self.is_dry = is_dry
         self._attempt = f"files-{uuid4().hex[:8]}"
         """Prefix in the bucket of what this process makes of a stage."""
-        self._checked: dict[Path, tuple[int, ...]] = {}
-        """Files that this process has compared with their manifest, as they were then."""
         check_name(self.root, "store:")
 
     def check_access(self, writes: bool = True) -> None:
@@ -145,9 +126,7 @@ class Store:
 
     def locate(self, stage: Stage) -> str:
         """Return where a complete stage stays: its folder, or the address of its files."""
-        if not self.bucket:
-            return str(self.folder(stage))
-        attempt = (self.manifest(stage) or {}).get("attempt", "")
+        attempt = ((self.bucket and self.manifest(stage)) or {}).get("attempt", "")
         return f"{self.address}/{stage.path}/{attempt}".rstrip("/")
 
     def open_output(self, stage: Stage) -> str:
@@ -173,12 +152,11 @@ class Store:
         except FileNotFoundError:
             return None
         except ValidationError as invalid:
-            raise self._damage_error(path, f"{MANIFEST}: {join_mistakes(invalid)}") from None
+            why = f"{join_mistakes(invalid)}; remove it, and the stage is made again"
+            raise UserError(f"{name} is damaged: {why}", "store", self.address) from None
 
     def list_manifests(self) -> list[Manifest]:
         """Return the manifests of all complete stages, oldest first, without damaged ones."""
-        names = self.bucket.list_sizes() if self.bucket else self.root.glob(f"*/*/{MANIFEST}")
-        paths = [str(name).removeprefix(f"{self.root}/").rpartition("/") for name in names]
 
         def read(path: str) -> Manifest | None:
             try:
@@ -187,12 +165,10 @@ class Store:
                 log.warning("%s", damage)
                 return None
 
+        names = self.bucket.list_sizes() if self.bucket else self.root.glob(f"*/*/{MANIFEST}")
+        paths = (str(name).removeprefix(f"{self.root}/").rpartition("/") for name in names)
         found = do_all(read, [p for p, _, name in paths if name == MANIFEST and p.count("/") == 1])
         return sorted((made for made in found if made), key=lambda made: made["finished"])
-
-    def find(self, fingerprint: str) -> list[Manifest]:
-        """Return the manifests of the complete stages whose fingerprint begins so."""
-        return [m for m in self.list_manifests() if m["fingerprint"].startswith(fingerprint)]
 
     def trace_lineage(
         self, manifest: Manifest, known: Mapping[str, Manifest] | None = None
@@ -203,15 +179,12 @@ class Store:
         found, seen = [(0, manifest)], {manifest["fingerprint"]}
         for depth, at in found:
             for source in at["inputs"].values():
-                name, fingerprint = source["stage"], source["fingerprint"]
-                if fingerprint in seen:
+                if (fingerprint := source["fingerprint"]) in seen:
                     continue
                 seen.add(fingerprint)
-                origin = (known or {}).get(fingerprint) or self.read_manifest(
-                    f"{name}/{fingerprint}"
-                )
-                if origin:
-                    found.append((depth + 1, origin))
+                made = (known or {}).get(fingerprint)
+                if made := made or self.read_manifest(f"{source['stage']}/{fingerprint}"):
+                    found.append((depth + 1, made))
         return found
 
     def fetch(self, stage: Stage, *parts: str) -> Path:
@@ -225,7 +198,7 @@ class Store:
             file
             for file in manifest["files"]
             if (not parts or any(f"{file['path']}/".startswith(f"{part}/") for part in parts))
-            and not self._is_whole(folder / file["path"], file)
+            and not is_whole(folder / file["path"], file["sha256"])
         ]
         if self.bucket:
             self._download(self.bucket, stage, manifest.get("attempt", ""), missing)
@@ -244,15 +217,14 @@ class Store:
         the newest checkpoint there, unless this machine has one.
         """
         folder = self.folder(stage)
+        kept: AbstractContextManager[None] = nullcontext()
         with exclusive_lock(folder.with_suffix(".lock"), waiting):
-            is_begun = self.bucket is not None and self.manifest(stage) is None
-            if is_begun and (folder / MANIFEST).exists():  # it was removed from the bucket
-                remove_folder(folder)
+            if self.bucket and self.manifest(stage) is None:
+                if (folder / MANIFEST).exists():  # it was removed from the bucket
+                    remove_folder(folder)
+                kept = keep_checkpoints(self.bucket, stage.path, folder, stage.scratch)
             folder.mkdir(parents=True, exist_ok=True)
-            with ExitStack() as stack:
-                if self.bucket and is_begun and stage.scratch:
-                    kept = keep_checkpoints(self.bucket, stage.path, folder, stage.scratch)
-                    stack.enter_context(kept)
+            with kept:
                 yield folder
 
     def publish(self, stage: Stage, result: Mapping[str, Any], **cost: float) -> Manifest:
@@ -265,15 +237,14 @@ class Store:
             names = [name.removeprefix(start) for name in self.bucket.list_sizes(start)]
             written = [{"path": name, "sha256": ""} for name in names]
             self._download(self.bucket, stage, self._attempt, written)
-        files = {
-            str(path.relative_to(folder)): path
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-            and path.name not in NOT_LISTED
-            and (parts := path.relative_to(folder).parts)[0] not in stage.scratch
-            # another thread writes it, and names it then
-            and not any(part.startswith(".") for part in parts)
-        }
+        left_out, files = {MANIFEST, LOG, REQUEST}, []
+        for path in sorted(folder.rglob("*")):
+            parts = path.relative_to(folder).parts
+            # what begins with a dot another thread writes, and names it then
+            is_own = parts[0] not in stage.scratch and not any(p.startswith(".") for p in parts)
+            if is_own and path.is_file() and path.name not in left_out:
+                about = {"size": path.stat().st_size, "sha256": hash_file(path)}
+                files.append({"path": "/".join(parts), **about})
         manifest: Manifest = {
             "stage": stage.name,
             "version": stage.version,
@@ -283,12 +254,8 @@ class Store:
             "inputs": {
                 n: {"stage": s.name, "fingerprint": s.fingerprint} for n, s in stage.inputs.items()
             },
-            "files": [
-                {"path": name, "size": path.stat().st_size, "sha256": hash_file(path)}
-                for name, path in files.items()
-            ],
+            "files": files,
             "result": dict(result),
-            "packages": read_package_versions(),
             "finished": datetime.now(UTC).isoformat(timespec="microseconds"),
             **cost,
         }
@@ -333,33 +300,14 @@ class Store:
             name = f"{stage.path}/{attempt}/{file['path']}"
             bucket.download(name, self.folder(stage) / file["path"], file["sha256"])
 
-        try:
-            do_all(download, files)
-        except ValueError as damage:
-            raise self._damage_error(stage.path, str(damage)) from None
-
-    def _damage_error(self, path: str, damage: str) -> UserError:
-        remedy = f"remove {path}/{MANIFEST} there and it is made again"
-        return UserError(f"{path} is damaged: {damage}; {remedy}", "store", self.address)
-
-    def _is_whole(self, path: Path, file: Mapping[str, Any]) -> bool:
-        """Return whether a file is there as its manifest lists it."""
-        try:
-            state = describe(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        if self._checked.get(path) != state:
-            if state[0] != file["size"] or hash_file(path) != file["sha256"]:
-                return False
-            self._checked[path] = state
-        return True
+        do_all(download, files)
 
     def measure_folders(self) -> dict[str, int]:
         """Return the bytes of each stage folder, complete or not, by its path, in order."""
         sizes = Counter[str]()
         if self.bucket:
             for name, size in self.bucket.list_sizes().items():
-                sizes["/".join(name.split("/")[:2])] += size if name.count("/") > 1 else 0
+                sizes["/".join(name.split("/")[:2])] += size
         else:
             for folder in filter(Path.is_dir, self.root.glob("*/*")):
                 found = (state.st_size for _, state in stat_files(folder, follow_links=False))
@@ -385,34 +333,34 @@ class Store:
         """Return the SHA-256 of a file, remembered for as long as its size, times and inode stay,
         or its version in the store (ETag, generation): dumps are large.
         """
-        if storage.is_remote(path):
-            seen: tuple[object, ...] = storage.describe_identity(str(path))
-        else:
-            seen = Path(path).resolve(), *describe(Path(path))
-        key = " ".join(map(str, seen))
+        key = identify(path)
         memory = self.root / "digests" / hash_bytes(key.encode())[:32]
         if memory.exists():
             return str(read_json(memory)["sha256"])
-        found = storage.hash_file(str(path))
+        found = hash_once(str(path), key)
         if not self.is_dry:
             write_json(memory, {"file": key, "sha256": found})
         return found
 
 
+def identify(path: str | Path) -> str:
+    """Return what changes with a file: size, times and inode, or its version in a store."""
+    if storage.is_remote(path):
+        return " ".join(map(str, storage.describe_identity(str(path))))
+    state = os.stat(path)
+    times = f"{state.st_mtime_ns} {state.st_ctime_ns}"
+    return f"{Path(path).resolve()} {state.st_size} {times} {state.st_ino}"
+
+
 @cache
-def read_package_versions() -> dict[str, str]:
-    """Return the versions of the packages that are installed."""
-    versions = {}
-    for name in PACKAGES:
-        with suppress(metadata.PackageNotFoundError):
-            versions[name] = metadata.version(name)
-    return versions
+def hash_once(path: str, identity: str) -> str:
+    """Return the SHA-256 of a file, as long as its identity stays."""
+    return storage.hash_file(path)
 
 
-def describe(path: Path) -> tuple[int, ...]:
-    """Return bytes, times and inode of a file, which show that it has not changed."""
-    state = path.stat()
-    return state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino
+def is_whole(path: Path, sha256: str) -> bool:
+    """Return whether a file is here as a manifest lists it."""
+    return path.is_file() and hash_once(str(path), identify(path)) == sha256
 
 
 def remove_folder(folder: Path) -> None:

@@ -1,20 +1,21 @@
 """The runs of a store: which stage folders each needs, what became of its models, what may go."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.locks import try_lock
-from amazon_electra.beam_jobs.core.nesting import find_json, read_json
+from amazon_electra.beam_jobs.core.locks import exclusive_lock, try_lock
+from amazon_electra.beam_jobs.core.nesting import find_json
 from amazon_electra.flows.store.stage import Stage, find_class
 from amazon_electra.flows.store.store import Manifest, Store
 
 RUN_MARK = "process.lock"
 """In a run's folder of the store: locked for as long as the process of the run lives."""
-REGISTERED = "registered.json"
-"""Beside a report, on the machine of its run: what became of the run's models in the registry."""
+FINISHED = "finished"
+"""Folder of the store: what became of the models of each dump's reports in the registry."""
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,8 @@ class Run:
     """A stage that nothing else was made of, with everything it was made of."""
 
     last: Manifest
-    lineage: tuple[Manifest, ...]
-
-    @property
-    def state(self) -> str:
-        kind = find_class(self.last["stage"])
-        return "complete" if kind and kind.ends_run else "unfinished"
+    lineage: list[Manifest]
+    state: str
 
     def find_value(self, stage: str, *keys: str) -> str:
         """Return a value of the first stage of this name, or nothing."""
@@ -43,16 +40,27 @@ def list_runs(store: Store) -> list[Run]:
     known = {manifest["fingerprint"]: manifest for manifest in manifests}
     used = {source["fingerprint"] for m in manifests for source in m["inputs"].values()}
     runs: dict[str, Run] = {}
-    for manifest in (one for one in manifests if one["fingerprint"] not in used):
-        run = Run(manifest, tuple(one for _, one in store.trace_lineage(manifest, known)))
-        key = manifest["fingerprint"]
-        if run.state != "complete":
-            key = f"unfinished {run.find_value('dump', 'fingerprint')}"
-            others = runs[key].lineage if key in runs else ()
-            every = {m["fingerprint"]: m for m in (*run.lineage, *others)}
-            run = Run(manifest, tuple(every.values()))
-        runs[key] = run
+    for last in (one for one in manifests if one["fingerprint"] not in used):
+        lineage, kind = [m for _, m in store.trace_lineage(last, known)], find_class(last["stage"])
+        state, key = "complete", last["fingerprint"]
+        if not (kind and kind.ends_run):
+            state = "unfinished"
+            key = f"of {next((m['fingerprint'] for m in lineage if m['stage'] == 'dump'), '')}"
+            lineage += [m for m in (runs[key].lineage if key in runs else ()) if m not in lineage]
+        runs[key] = Run(last, lineage, state)
     return list(runs.values())
+
+
+@contextmanager
+def mark_run(store: Store, run: str, name: str = "") -> Iterator[None]:
+    """Hold the mark of a run, which has its name, while the block lasts."""
+    mark = store.root / "runs" / run / RUN_MARK
+    try:
+        with exclusive_lock(mark):
+            mark.write_text(name, encoding="utf-8")
+            yield
+    finally:
+        mark.unlink(missing_ok=True)
 
 
 def list_living_runs(store: Store) -> list[str]:
@@ -81,39 +89,38 @@ def list_prunable(
     """
     if under_way := list_living_runs(store):
         raise UserError(f"a run is under way ({under_way[0]}); prune once it has ended")
-    runs, needed = list_runs(store), list[Manifest]()
+    runs = list_runs(store)
     ended = [run.last["fingerprint"] for run in runs if run.state == "complete"]
     for beginning in kept:
         is_known = any(fingerprint.startswith(beginning) for fingerprint in ended)
         require(is_known, "no such run; `amazon-electra runs` lists them", "keep", beginning)
+    models = (m for m in store.list_manifests() if m["fingerprint"] in set(registered))
+    lineages = [[m for _, m in store.trace_lineage(model)] for model in models]
     for run in runs:
         is_kept = not kept or run.last["fingerprint"].startswith(tuple(kept))
         if is_kept or run.state != "complete" or run.last["stage"] == "study":
-            needed += run.lineage
-    for manifest in (one for fingerprint in registered for one in store.find(fingerprint)):
-        needed += (origin for _, origin in store.trace_lineage(manifest))
-    fingerprints = {manifest["fingerprint"] for manifest in needed}
+            lineages.append(run.lineage)
+    fingerprints = {m["fingerprint"] for lineage in lineages for m in lineage}
     sizes = store.measure_folders().items()
     return {folder: size for folder, size in sizes if folder.split("/")[1] not in fingerprints}
 
 
 def save_registered(
-    store: Store, report: Stage, dump: Stage | None, wish: dict[str, Any], became: str
+    store: Store, report: Stage, dump: Stage, wish: dict[str, Any], became: str
 ) -> None:
     """Keep what became of the models of a run that has sent all to MLflow; `wish` is the section of
     the form about that.
     """
-    content = {"dump": dump.fingerprint if dump else "", "promotion": wish, "registered": became}
-    write_json(store.folder(report) / REGISTERED, content)
+    file = store.root / FINISHED / dump.fingerprint / f"{report.fingerprint}.json"
+    write_json(file, {"promotion": wish, "registered": became})
 
 
-def read_registered(store: Store, report: Stage, wish: dict[str, Any]) -> str | None:
+def read_registered(store: Store, report: Stage, dump: Stage, wish: dict[str, Any]) -> str | None:
     """Return what `save_registered` kept for the same wish; None without it."""
-    found = find_json(store.folder(report) / REGISTERED)
+    found = find_json(store.root / FINISHED / dump.fingerprint / f"{report.fingerprint}.json")
     return found["registered"] if found.get("promotion") == wish else None
 
 
 def has_finished_run(store: Store, dump: Stage) -> bool:
     """Return whether a run of this dump has ended on this machine."""
-    files = store.root.glob(f"report/*/{REGISTERED}")
-    return any(read_json(file)["dump"] == dump.fingerprint for file in files)
+    return (store.root / FINISHED / dump.fingerprint).is_dir()

@@ -7,10 +7,9 @@ import pytest
 from mlflow import MlflowClient
 
 from amazon_electra.flows.cli import main
-from amazon_electra.flows.runs.follow import mark_run
 from amazon_electra.flows.servers.stock import resolve_mlflow_database
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.store.usage import RUN_MARK, list_runs
+from amazon_electra.flows.store.usage import RUN_MARK, list_runs, mark_run
 from amazon_electra.model.tracking.mlflow_run import Tracking
 from amazon_electra.model.tracking.registry import Registry, name_model
 from tests.flows.fakes import FakeStage

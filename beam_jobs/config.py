@@ -46,26 +46,6 @@ def list_patterns(given: Places) -> tuple[str, ...]:
     return (str(given),) if isinstance(given, Place) else tuple(map(str, given))
 
 
-class LimitConfig(Settings):
-    """How much a file that somebody else made may hold."""
-
-    max_record_bytes: int = Field(
-        default=Limits.max_record_bytes,
-        ge=1,
-        description="A longer record of a dump is rejected unread; one in an evaluation file ends "
-        "the job",
-    )
-    max_expansion: float = Field(
-        default=Limits.max_expansion,
-        ge=0,
-        description="How many times its size a compressed file may expand to; 0: no limit",
-    )
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(self.max_record_bytes, self.max_expansion)
-
-
 class FormatConfig(Settings):
     """What the files of a dump are, and what is mended in them."""
 
@@ -172,8 +152,24 @@ class SplitConfig(Settings):
     )
 
 
-class ReadingConfig(LimitConfig, FormatConfig):
+class ReadingConfig(FormatConfig):
     """How the files of a dump are read."""
+
+    max_record_bytes: int = Field(
+        default=Limits.max_record_bytes,
+        ge=1,
+        description="A longer record of a dump is rejected unread; one in an evaluation file ends "
+        "the job",
+    )
+    max_expansion: float = Field(
+        default=Limits.max_expansion,
+        ge=0,
+        description="How many times its size a compressed file may expand to; 0: no limit",
+    )
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.max_record_bytes, self.max_expansion)
 
 
 class TextConfig(ReadingConfig):
@@ -239,7 +235,7 @@ class ScoringConfig(TextConfig):
     )
 
 
-class ShardsConfig(LimitConfig):
+class ShardsConfig(Settings):
     """What decides the shards, beside the texts and the vocabulary."""
 
     max_length: int = Field(default=128, ge=16, le=65_535, description="Tokens in a sequence")
@@ -249,6 +245,6 @@ class ShardsConfig(LimitConfig):
     sample_reviews: int | None = Field(
         default=None,
         ge=1,
-        description="With `corpus`: pack about this many reviews, the first of the split; of a "
-        "small split there may be none. none: all",
+        description="Pack about this many reviews, the first of the split; of a small split there "
+        "may be none. none: all",
     )

@@ -143,8 +143,11 @@ def test_shards_of_general_text(words, tmp_path):
     text = tmp_path / "general.txt"
     things = enumerate(THINGS * 20)
     text.write_text("\n\n".join(f"A {thing} is one. It has {i} parts." for i, thing in things))
+    chosen = ["--split", "pretrain=1", "--max-characters", "200000", "--title", "false"]
+    run_job(tmp_path / "corpus", "--input", text, "--format", "text", *chosen)
     folders = ["--vocabulary", str(words), "--output", str(tmp_path / "shards")]
-    call_job(shards_job.make_shards, [*folders, "--general-text", str(text), "--max-length", "32"])
+    of_text = ["--corpus", str(tmp_path / "corpus"), "--max-length", "32"]
+    call_job(shards_job.make_shards, [*folders, *of_text])
     assert hash_rows(tmp_path / "shards", "shard-*.parquet") == "6e2949ecfbf2ea64"
 
 

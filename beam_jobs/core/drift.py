@@ -1,8 +1,6 @@
-"""Does a model still hold? How the texts of a new file differ from those that it was tested on.
-
-model.export writes a profile of the tested texts into the model folder, `score` compares a sample
-of a new file with it. Without labels, an answer counts as often right as tested answers of about
-its probability and its share of unknown words.
+"""Does a model still hold? `score` compares a sample of a new file with the profile of the tested
+texts in the model folder: without labels, an answer counts as often right as tested answers of
+about its probability and its share of unknown words.
 """
 
 import base64
@@ -11,7 +9,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import sqrt
 from typing import Any, Self
 
@@ -24,20 +22,20 @@ WORD = re.compile(rf"{UNSPACED}|[^\W\d_]+")
 MAX_CHARACTERS = 5_000  # of a text that are looked at
 MIN_TEXTS, MAX_WORDS = 2, 20_000
 """A known word is in so many texts; the most frequent ones are kept."""
-CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)
-"""Between the groups of probabilities of answers."""
-QUANTILES = (0.5, 0.8, 0.9, 0.98)
-"""Of the share of unknown words of tested texts, between its groups; above the last lie few."""
+CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # between the groups of probabilities
+QUANTILES = (0.5, 0.8, 0.9, 0.98)  # of the shares of unknown words, between their groups
 PRIOR = 10  # tested answers that the probabilities of a group weigh as much as
 MIN_PROFILE, MIN_NEW = 50, 30
 """Tested texts below which there is no profile, new ones below which nothing is said."""
 Z = 3.5  # standard errors from which on a difference is no chance: one in 2,000
 MIN_CHANGE = 0.1  # of a share, below which nothing is said, however many texts show it
 MIN_LOSS = 0.02  # of the accuracy that is expected at best
-DOUBT = 1.5
-"""Times the share of rare texts, by which the lower end of the expected accuracy goes down."""
+DOUBT = 1.5  # widens the lower end by the share of texts with many unknown words
 KEPT_WORDS, SHOWN_WORDS = 200, 5
 """Unknown words that a unit reports, and those in a sentence; the most frequent ones."""
+
+
+Pair = tuple[float, float]  # of the new texts, and of the tested ones
 
 
 @dataclass(frozen=True)
@@ -54,13 +52,7 @@ class Tally:
     words: Counter[str] = field(default_factory=Counter)  # texts by unknown word
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(
-            self.grid + other.grid,
-            self.answers + other.answers,
-            self.unknown + other.unknown,
-            self.languages + other.languages,
-            self.words + other.words,
-        )
+        return Tally(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     @property
     def n(self) -> int:
@@ -112,7 +104,7 @@ class Profile:
             return None
         counts = Counter(word for text in known for word in {*list_words(text)})
         chosen = [word for word, n in counts.most_common(MAX_WORDS) if n >= MIN_TEXTS]
-        words = np.unique(np.array([_hash(word) for word in chosen], np.uint32))
+        words = np.unique(hash_words(chosen))
         edges = np.quantile(measure_unknown(tested, words)[0], QUANTILES)
         shares = (np.bincount(right, minlength=len(labels)) / len(right)).tolist()
         none = Tally(np.zeros(0), np.zeros(0))
@@ -132,8 +124,7 @@ class Profile:
         grid = np.zeros((len(QUANTILES) + 1, len(CONFIDENCES) + 1, 3))
         places = np.searchsorted(self.edges, shares), np.searchsorted(CONFIDENCES, confidence)
         is_right = np.zeros(len(texts)) if right is None else answered == right
-        for layer, values in enumerate((np.ones(len(texts)), confidence, is_right)):
-            np.add.at(grid[..., layer], places, values)
+        np.add.at(grid, places, np.stack([np.ones(len(texts)), confidence, is_right], 1))
         answers = np.bincount(answered, minlength=probabilities.shape[1])
         return Tally(grid, answers, float(shares.sum()), Counter(languages), unknown)
 
@@ -159,21 +150,18 @@ def list_words(text: str) -> list[str]:
     return WORD.findall(text[:MAX_CHARACTERS].casefold())
 
 
-def _hash(word: str) -> int:
-    return zlib.crc32(word.encode("utf-8", "replace"))
+def hash_words(words: Iterable[str]) -> np.ndarray:
+    return np.array([zlib.crc32(word.encode("utf-8", "replace")) for word in words], np.uint32)
 
 
 def measure_unknown(texts: Sequence[str], known: np.ndarray) -> tuple[np.ndarray, Counter[str]]:
     """Return the share of unknown words of each text, float [n], and the texts by unknown word."""
     listed = [list_words(text) for text in texts]
     distinct = sorted({word for words in listed for word in words})
-    is_known = np.isin(np.array([_hash(word) for word in distinct], np.uint32), known)
+    is_known = np.isin(hash_words(distinct), known)
     unknown = {word for word, found in zip(distinct, is_known, strict=True) if not found}
     shares = [sum(map(unknown.__contains__, one)) / len(one) if one else 1.0 for one in listed]
     return np.array(shares), Counter(word for words in listed for word in {*words} & unknown)
-
-
-Pair = tuple[float, float]  # of the new texts, and of the tested ones
 
 
 @dataclass(frozen=True)
@@ -192,21 +180,17 @@ class Drift:
     accuracy: float | None  # by labels that the file itself has
     labelled: int  # how many those are, without `trained`
     trained: int  # labels of the file that the model was trained on
-    tested_on: int  # tested texts
 
     def describe(self) -> str:
         """Return a sentence."""
-        interval = f"{self.low:.0%} to {self.high:.0%}"
-        about = f"expected accuracy {self.expected:.0%} ({interval}; {self.tested:.0%} of "
-        about += f"{self.tested_on:,} reviews that the model was tested on)"
+        said = self.findings or ["like the reviews that the model was tested on"]
+        interval = f"{self.low:.0%} to {self.high:.0%}; {self.tested:.0%} on test"
+        said = [*said, f"expected accuracy {self.expected:.0%} ({interval})"]
         if self.accuracy is not None:
-            about += f"; by its own {self.labelled:,} labels {self.accuracy:.1%}"
-        elif not self.trained:
-            about += "; it has no labels of its own to check that"
+            said.append(f"by its own {self.labelled:,} labels {self.accuracy:.1%}")
         if self.trained:
-            about += f"; {self.trained:,} labels that it was trained on are left out"
-        found = "; ".join(self.findings) or "like the reviews that the model was tested on"
-        return f"{found}; {about}"
+            said.append(f"{self.trained:,} labels that it was trained on are left out")
+        return "; ".join(said)
 
 
 def compare_texts(
@@ -240,16 +224,16 @@ def compare_texts(
         findings.append(f"{text} ({unknown[1]:.0%} on test): {words}")
     # of equal changes one that grew comes first
     changes = {name: round(now - then, 6) for name, (now, then) in answers.items()}
-    name = max(answers, key=lambda one: (abs(changes[one]), changes[one] > 0))
-    if is_change(answers[name], of):
-        now, then = answers[name]
+    name = max(changes, key=lambda one: (abs(changes[one]), changes[one]))
+    now, then = answers[name]
+    if is_change((now, then), of):
         findings.append(f"{now:.0%} of the answers are {name} ({then:.0%} on test)")
     if high < tested - MIN_LOSS:
         findings.append("fewer answers are right")
     accuracy = right / labelled if labelled else None
     return Drift(
         *(new.n, expected, low, high, tested, unknown, languages, answers, findings),
-        *(accuracy, labelled, trained, old.n),
+        *(accuracy, labelled, trained),
     )
 
 

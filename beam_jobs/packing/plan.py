@@ -114,17 +114,16 @@ class ShardsPlan:
 
 
 def plan_shards(
-    config: ShardsConfig, packing: Packing, corpus: str, flags: Sequence[str], is_kept: bool = True
+    config: ShardsConfig, packing: Packing, corpus: str, flags: Sequence[str]
 ) -> ShardsPlan:
-    """Return the plan of a job on a corpus, which `is_kept` unless it is one of general text."""
+    """Return the plan of a job on a corpus."""
     units, path = plan_corpus_units(corpus), storage.join_path(corpus, "corpus.json")
     content = storage.read_bytes(path)
     result = json.loads(content)
+    why = "its corpus.json counts no splits; run corpus_job again"
+    require("splits" in result, why, "corpus", corpus)
     documents = result["splits"].get(config.split, 0)
-    made_of = {
-        "corpus": hash_bytes(content) if is_kept else "",
-        "withheld": result.get("withheld_files", []),
-    }
+    made_of = {"corpus": hash_bytes(content), "withheld": result.get("withheld_files", [])}
     if "withheld_corpus" in result:
         made_of["withheld_corpus"] = result["withheld_corpus"]
     if wanted := config.sample_reviews:  # the first units: hashes spread a split over all

@@ -110,6 +110,5 @@ def finish_shards(plan: ShardsPlan, measure: Callable[[], dict[str, Any]] = dict
         "made_of": plan.made_of,
         **measure(),
     }
-    storage.remove_path(storage.join_path(packing.output, "corpus"))
     storage.write_json(storage.join_path(packing.output, "shards.json"), result)
     return result

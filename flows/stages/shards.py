@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from amazon_electra.beam_jobs.config import ShardsConfig
+from amazon_electra.beam_jobs.config import CorpusConfig, ShardsConfig
+from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
 from amazon_electra.flows.configuration import form
@@ -21,6 +22,8 @@ from amazon_electra.model.recipes import RECIPES
 
 DEV_REVIEWS = 10_000
 """Dev reviews that are packed, at most about: 1,024 sequences of 512 tokens hold 5,000."""
+GENERAL_TEXT = CorpusConfig(format="text", split="pretrain=1", max_characters=200_000, title=False)
+"""What decides the corpus of general text: a document on each line, or in each block of lines."""
 
 
 class Vocabulary(Stage):
@@ -46,24 +49,27 @@ class PackedShards(Stage):
     ends_run = True
 
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
+        from amazon_electra.beam_jobs.corpus_job import make_corpus
         from amazon_electra.beam_jobs.shards_job import make_shards
 
-        corpus = self.inputs["corpus"].locate(store, self.on_engine)
-        source: dict[str, Any] = {"corpus": corpus}
+        reviews = corpus = self.inputs["corpus"].locate(store, self.on_engine)
+        output, options = store.open_output(self), self.resources.beam_options
         if texts := self.files.get("general_text"):
-            source = {
-                "general_text": locate_files(texts, store, "general_text"),
-                "punkt": f"{corpus}/punkt.json",
-                "withhold": locate_files(self.files.get("withhold", ()), store, WITHHOLD),
-                "withhold_corpus": corpus,
-            }
-        return make_shards(
-            self.config,
-            self.inputs["vocabulary"].locate(store, self.on_engine),
-            store.open_output(self),
-            **source,
-            beam_options=self.resources.beam_options,
-        ).content
+            corpus = f"{output}/corpus"
+            make_corpus(
+                GENERAL_TEXT,
+                locate_files(texts, store, "general_text"),
+                corpus,
+                withhold=locate_files(self.files.get("withhold", ()), store, WITHHOLD),
+                withhold_corpus=reviews,
+                punkt=f"{reviews}/punkt.json",
+                beam_options=options,
+            )
+        vocabulary = self.inputs["vocabulary"].locate(store, self.on_engine)
+        made = make_shards(self.config, vocabulary, output, corpus=corpus, beam_options=options)
+        if texts:
+            storage.remove_path(corpus)
+        return made.content
 
 
 class DevShards(PackedShards):

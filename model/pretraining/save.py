@@ -140,7 +140,6 @@ def _render_card(
         "pretraining": recipe.pretraining.model_dump(),
         **({"adaptation": recipe.adaptation.model_dump()} if is_adapted else {}),
     }
-    sources = read_json(shards.folder / "shards.json").get("made_of")
     return render_template(
         "encoder_card.md.j2",
         front_matter=render_front_matter(training.start),
@@ -148,7 +147,6 @@ def _render_card(
         recipe=recipe,
         loaded_by=ours if module is None else type(module).__name__,
         shards=shards,
-        is_general=(sources or {}).get("corpus", "reviews") == "",
         start=training.start,
         result=result,
         epochs=result["tokens"] / max(shards.tokens, 1),

@@ -148,6 +148,9 @@ def test_a_corpus_that_is_not_whole_leaves_no_result(corpus, vocabulary, tmp_pat
     (broken / "corpus.json").write_text(json.dumps({"splits": {"pretrain": 2}}))
     with refuses("corpus.json"):
         job(broken, vocabulary, tmp_path / "out")
+    (broken / "corpus.json").write_text("{}")  # as an early version wrote it
+    with refuses(field="corpus"):
+        job(broken, vocabulary, tmp_path / "out")
     next(broken.glob("corpus-*.parquet")).write_bytes(b"PAR1 not really")
     with refuses("corpus-"):
         job(broken, vocabulary, tmp_path / "out")

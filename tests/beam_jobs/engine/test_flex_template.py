@@ -21,7 +21,7 @@ JOBS = {
 LEFT_OUT = {  # a command can set them; who starts a template seldom has to
     *("format", "records", "sheet", "encoding", "max_record_bytes", "max_expansion"),
     *("repair_run_ons", "mask_personal_data", "title", "punkt"),
-    *("general_text", "sample_reviews", "id"),
+    *("sample_reviews", "id"),
 }
 KEYS = {"name", "label", "helpText", "regexes", "isOptional", "defaultValue"}
 
@@ -32,8 +32,7 @@ def test_the_metadata_follow_the_options(name):
     job, config = JOBS[name]
     arguments = {n: one for n, one in signature(job).parameters.items() if n != "beam_options"}
     del arguments["config"]
-    of_text = {"withhold", "withhold_corpus"} if name == "shards_job" else set()  # --general-text
-    known = {*arguments, *config.model_fields} - LEFT_OUT - of_text
+    known = {*arguments, *config.model_fields} - LEFT_OUT
     assert {p["name"] for p in parameters} == known
     for parameter in parameters:
         assert set(parameter) <= KEYS
@@ -48,5 +47,4 @@ def test_the_metadata_follow_the_options(name):
         values = [*map(str, choices), *default]
         assert all(re.fullmatch(regex, value) for regex in parameter["regexes"] for value in values)
     required = {n for n, one in arguments.items() if one.default is Parameter.empty}
-    required |= {"corpus"} & arguments.keys()
     assert required == {p["name"] for p in parameters if not p.get("isOptional")}

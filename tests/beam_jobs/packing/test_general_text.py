@@ -1,8 +1,6 @@
 """General text for the control arm: blocks or lines, plain or packed, to the same shards."""
 
 import gzip
-import hashlib
-import json
 
 import pyarrow.parquet as pq
 import pytest
@@ -10,10 +8,10 @@ import pytest
 from amazon_electra.beam_jobs import shards_job
 from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.core.command_line import call_job
+from amazon_electra.beam_jobs.core.files import hash_file
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines
-from tests.refusals import refuses
 
 BLOCKS = ["The mixer works. Great!", "The mixer\nbroke after a week.", "a week & a week"]
 AS_BLOCKS = "\n\n" + "\n \n\n".join(BLOCKS) + "\n"
@@ -46,48 +44,26 @@ def test_large_plain_files_are_cut_between_documents(tmp_path, text):
     assert len(found) == 120
 
 
-def test_what_is_tested_on_stays_out_and_the_same_bytes_come_again(vocabulary, tmp_path):
+def test_what_is_tested_on_stays_out(vocabulary, tmp_path):
     write_lines(tmp_path / "d.json", [review(i) for i in range(100)])
     run_job(tmp_path / "corpus", "--input", tmp_path / "d.json")
     texts = {row["split"]: " ".join(row["sentences"]) for row in rows_of(tmp_path / "corpus")}
     others = [text_of(i) for i in range(900, 910)]
     (tmp_path / "text").write_text("\n".join([*others, *texts.values()]))
     (tmp_path / "own.csv").write_text(f'said\n"{others[0]}"\n')
-    words = ["--general-text", str(tmp_path / "text"), "--withhold", str(tmp_path / "own.csv")]
-    words += ["--withhold-corpus", str(tmp_path / "corpus"), "--output", str(tmp_path / "out")]
+    words = ["--input", tmp_path / "text", "--format", "text", "--split", "pretrain=1"]
+    words += ["--withhold", tmp_path / "own.csv", "--withhold-corpus", tmp_path / "corpus"]
+    made = run_job(tmp_path / "general", *words, "--punkt", tmp_path / "corpus")
+    words = ["--corpus", str(tmp_path / "general"), "--output", str(tmp_path / "out")]
     words += ["--vocabulary", str(vocabulary), "--direct_running_mode", "in_memory"]
-    result = call_job(shards_job.make_shards, [*words, "--punkt", str(tmp_path / "corpus")])
+    result = call_job(shards_job.make_shards, words)
     assert {"dev", "test"} < set(texts)
     assert result["documents"] == len(others) - 1 + len(set(texts) - {"dev", "test"})
-    of_file, of_corpus = (
-        hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in (tmp_path / "own.csv", tmp_path / "corpus" / "corpus.json")
-    )
+    of_file, of_corpus = map(hash_file, (tmp_path / "own.csv", tmp_path / "corpus/corpus.json"))
+    assert result["documents"] == made["kept"]
     assert result["made_of"] == {
-        "corpus": "",
+        "corpus": hash_file(tmp_path / "general" / "corpus.json"),
         "withheld": [f"own.csv {of_file[:16]}"],
         "withheld_corpus": of_corpus,
     }
-    assert json.loads((tmp_path / "out" / "shards.json").read_text()) == result
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    assert names == {"shard-00000.parquet", "shards.json", "vocabulary"}
-    first = (tmp_path / "out" / "shard-00000.parquet").read_bytes()
-    call_job(shards_job.make_shards, [*words, "--punkt", str(tmp_path / "corpus")])
-    assert (tmp_path / "out" / "shard-00000.parquet").read_bytes() == first
     assert pq.read_metadata(tmp_path / "out" / "shard-00000.parquet").num_rows > 0
-
-
-@pytest.mark.parametrize(
-    ("words", "field"),
-    [
-        ("--general_text /nowhere", "general-text"),
-        ("--general_text nowhere://x", "nowhere://x"),
-        ("--general_text x --split dev", "split"),
-        ("--general_text x --sample_reviews 5", "sample-reviews"),
-        ("--corpus x --punkt y", "punkt"),
-    ],
-)
-def test_what_does_not_go_together(vocabulary, tmp_path, words, field):
-    common = ["--vocabulary", str(vocabulary), "--output", str(tmp_path)]
-    with refuses(field):
-        call_job(shards_job.make_shards, [*common, *words.split()])

@@ -1,14 +1,13 @@
 """First pass over a unit: reads, cleans and hashes its reviews, and leaves, as
-prepared/UNIT.ENDING: arrow (the rows that stay, lz4), hashes, runs, heldout and bands
-(buckets.KINDS), codes (hashes of classes, in the order of hashes), starts (where each bucket
-begins), rejects (JSON lines; lines count from the unit's start), sample (texts for Punkt and to
-count languages), dates (reviews by date, of a split by time), and last json (counts): the unit is
-done if and only if it is there.
+prepared/UNIT.ENDING: arrow (the rows that stay), the files of buckets.KINDS, codes (hashes of
+classes, in the order of hashes), starts (where each bucket begins), rejects (JSON lines, counted
+from the unit's start), sample (texts for Punkt and to count languages), dates (of a split by time),
+and last json (counts), without which the unit is not done.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import compress
@@ -58,12 +57,6 @@ MAX_ID = 200  # characters of an id; what is longer is none
 MAX_VALUES = 10_000  # distinct values of a label in a unit: a column with more holds no classes
 
 
-def make_schema(labels: Sequence[str]) -> pa.Schema:
-    """Return the columns of a prepared unit, with those of the user's own labels."""
-    own = (pa.field(f"{values.LABEL}{name}", pa.string()) for name in labels)
-    return pa.schema([*SCHEMA, *own])
-
-
 @dataclass(frozen=True)
 class Preparation:
     """Everything the first pass depends on beside the unit."""
@@ -80,19 +73,23 @@ class Preparation:
         """Columns of the user's own classes."""
         return tuple(dict.fromkeys(self.config.labels))
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of a prepared unit, with those of the user's own labels."""
+        own = (pa.field(f"{values.LABEL}{name}", pa.string()) for name in self.labels)
+        return pa.schema([*SCHEMA, *own])
+
 
 class Draft(NamedTuple):
     """A review on its way into columns."""
 
     title: str
-    text: str
-    """Without the title: the body alone decides whether two reviews are alike, and the split."""
+    text: str  # the body alone, which decides the split, and whether two reviews are alike
     identity: str
     rating: float | None
     labels: tuple[str | None, ...]
     item: int  # hash of the product; 0: it has none
-    key: bytes | None
-    """Hash of the product or user, if the split is by one; None for a review that has it not."""
+    key: bytes | None  # hash of the product or user, if the split is by one and it has one
     day: int | None  # if the split is by time and the review has one
     row: int  # number of the record in its unit, from 1
     id: str | None  # the user's own
@@ -115,10 +112,8 @@ def count_unit_dates(unit: Unit, preparation: Preparation) -> Iterator[Counter[s
         if not storage.exists(path):
             read_review = fields.make_review_reader(dict(unit.file.layout.mapping), Counter())
             records = work_units.read_records(unit, Tally())
-            counts = dates.count_dates(
-                read_review(item[1]).timestamp for item in records if not isinstance(item, Reject)
-            )
-            storage.write_json(path, counts)
+            read = (read_review(item[1]) for item in records if not isinstance(item, Reject))
+            storage.write_json(path, dates.count_dates(review.timestamp for review in read))
         return Counter(json.loads(storage.read_bytes(path)))
 
     return attempt(count_unit, unit.name, unit.file.name, preparation.failed)
@@ -144,22 +139,18 @@ def cut_into_units(file: DumpFile, size: int, folder: str, failed: str) -> Itera
 def prepare_units(
     unit: Unit, preparation: Preparation, time: TimeSplit | None = None
 ) -> Iterator[PreparedUnit]:
-    """Prepare and count a unit."""
-    work = partial(prepare_unit, unit, preparation, time)
-    for done in attempt(work, unit.name, unit.file.name, preparation.failed):
+    """Prepare and count a unit, unless an earlier run has; `time` says how it is split by time."""
+    name = storage.join_path(preparation.folder, unit.name)
+
+    def prepare_unit() -> PreparedUnit:
+        if not storage.exists(f"{name}.json"):
+            UnitReader(unit, preparation, time).write(name)
+        give_memory_back()
+        return PreparedUnit(**json.loads(storage.read_bytes(f"{name}.json")))
+
+    for done in attempt(prepare_unit, unit.name, unit.file.name, preparation.failed):
         add_to_counters({"read": done.read, "bytes": done.bytes}, done.dropped)
         yield done
-
-
-def prepare_unit(
-    unit: Unit, preparation: Preparation, time: TimeSplit | None = None
-) -> PreparedUnit:
-    """Prepare a unit unless an earlier run has; `time` says how it is split by time, if it is."""
-    name = storage.join_path(preparation.folder, unit.name)
-    if not storage.exists(f"{name}.json"):
-        UnitReader(unit, preparation, time).write(name)
-    give_memory_back()
-    return PreparedUnit(**json.loads(storage.read_bytes(f"{name}.json")))
 
 
 class UnitReader:
@@ -184,12 +175,11 @@ class UnitReader:
 
     def write(self, name: str) -> None:
         """Write the files of the unit, their names after `name`, the counts last."""
-        labels, schema = self.preparation.labels, make_schema(self.preparation.labels)
-        packing = pa.ipc.IpcWriteOptions(compression="lz4")
+        labels, packing = self.preparation.labels, pa.ipc.IpcWriteOptions(compression="lz4")
         with (
             storage.atomic_path(f"{name}.arrow") as path,
             pa.OSFile(str(path), "wb") as sink,
-            pa.ipc.new_file(sink, schema, options=packing) as writer,
+            pa.ipc.new_file(sink, self.preparation.schema, options=packing) as writer,
         ):
             for table in self.read_tables():
                 writer.write_table(table)
@@ -197,7 +187,6 @@ class UnitReader:
         packed = exact.pack_rows(b"".join(self.hashes), keys)
         starts = dict.fromkeys(buckets.KINDS, buckets.find_starts(np.empty(0, np.uint64)))
         starts["hashes"] = buckets.find_starts(packed["high"].astype(np.uint64))
-        storage.write_bytes(f"{name}.hashes", packed.tobytes())
         if labels:
             codes = np.empty(len(packed), exact.make_codes_kind(len(labels)))
             codes["high"] = packed["high"]
@@ -213,8 +202,8 @@ class UnitReader:
         if self.runs:
             starts["runs"] = self.runs.trained.save(f"{name}.runs")
             starts["heldout"] = self.runs.held_out.save(f"{name}.heldout")
-        joined = np.concatenate([starts[kind] for kind in buckets.KINDS])
-        storage.write_bytes(f"{name}.starts", joined.tobytes())
+        storage.write_bytes(f"{name}.hashes", packed.tobytes())
+        storage.write_bytes(f"{name}.starts", np.concatenate([*starts.values()]).tobytes())
         storage.write_bytes(f"{name}.rejects", "".join(self.rejects).encode())
         storage.write_bytes(f"{name}.sample", json.dumps(self.sample).encode())
         counts = PreparedUnit(
@@ -247,9 +236,8 @@ class UnitReader:
 
     def read_drafts(self) -> Iterator[Draft]:
         """Yield each review that has a text; count the others, and note where rejects are."""
-        file, by, order = self.unit.file, self.config.split_by, self.config.dates
-        if self.time:
-            order = self.time.order
+        file, by = self.unit.file, self.config.split_by
+        order = self.time.order if self.time else self.config.dates
         mapping, notes = dict(file.layout.mapping), self.tally.notes
         labels, titled = self.preparation.labels, self.config.title
         read_fields = fields.make_review_reader(mapping, notes, labels, titled)
@@ -262,10 +250,10 @@ class UnitReader:
                 self.rejects.append(json.dumps(entry) + "\n")
                 continue
             review = read_fields(item[1])
-            is_known = review.rating in self.ratings or len(self.ratings) < MAX_RATINGS
-            if review.rating is not None and is_known:
-                self.ratings[review.rating] += 1
-            elif review.rating is not None or "stars" in mapping:
+            rating = review.rating
+            if rating and (rating in self.ratings or len(self.ratings) < MAX_RATINGS):
+                self.ratings[rating] += 1
+            elif rating or "stars" in mapping:
                 notes["stars_unknown"] += 1
             text, reason = self.clean_text(review.text)
             if reason:
@@ -278,7 +266,7 @@ class UnitReader:
                 title=self.preparer.make_title(review.title, text),
                 text=text,
                 identity="\x1f".join(map(str, of)),
-                rating=review.rating[0] if review.rating else None,
+                rating=rating[0] if rating else None,
                 labels=review.labels,
                 item=int.from_bytes(product[:8]) if product else 0,
                 key=splits.hash_identifier(review.user_id) if by == "user" else product,
@@ -304,7 +292,7 @@ class UnitReader:
 
     def finish_batch(self, drafts: list[Draft]) -> pa.Table:
         """Drop what only shows in many texts at once, then return the columns of the rest."""
-        labels = self.preparation.labels
+        labels, schema = self.preparation.labels, self.preparation.schema
         columns: list[list[Any]] = [list(column) for column in zip(*drafts, strict=True)]
         for column in columns[:2]:
             self.preparer.mask(column)
@@ -313,7 +301,6 @@ class UnitReader:
             self.dropped["other language"] += stays.count(False)
             columns = [list(compress(column, stays)) for column in columns]
         titles, texts, identities, ratings, classes, items, keys, days, *record = columns
-
         hashes = [exact.hash_text(text) for text in texts]
         packed = b"".join(hashes)
         sides = self.assign_splits(hashes, keys, days)
@@ -343,19 +330,13 @@ class UnitReader:
         )
         rest = map("{}\x1f{}\x1f{}".format, titles, ratings, classes)
         self.keys.append(exact.compute_keys(ids, rest))
-        schema = make_schema(labels)
+        joined, lengths = list(map(join_title, titles, texts)), list(map(len, titles))
+        given: list[Any] = [ratings, sides, joined, lengths, runs, items, *record, *of_labels]
         arrays = [
             pa.Array.from_buffers(pa.binary(16), len(texts), [None, pa.py_buffer(digests)])
             for digests in (ids, packed)
         ]
-        more: list[Any] = [
-            ratings,
-            sides,
-            list(map(join_title, titles, texts)),
-            list(map(len, titles)),
-        ]
-        more += [runs, items, *record, *of_labels]
-        for column, field in zip(more, list(schema)[len(arrays) :], strict=True):
+        for column, field in zip(given, list(schema)[len(arrays) :], strict=True):
             arrays.append(pa.array(column, field.type))
         return pa.Table.from_arrays(arrays, schema=schema)
 

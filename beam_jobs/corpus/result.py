@@ -15,15 +15,12 @@ from amazon_electra.beam_jobs.corpus.prepare import NO_KEY
 from amazon_electra.beam_jobs.corpus.write import WrittenUnit
 from amazon_electra.beam_jobs.engine.units import check_failed
 from amazon_electra.beam_jobs.labels import values
-from amazon_electra.beam_jobs.labels.classes import TRAINED_SPLITS, choose_classes, warn_of_label
+from amazon_electra.beam_jobs.labels.classes import choose_classes, warn_of_label
 from amazon_electra.beam_jobs.labels.stars import decode_ratings, describe_scale
 from amazon_electra.beam_jobs.reading import fields
-from amazon_electra.beam_jobs.reading.dates import FORMS
-from amazon_electra.beam_jobs.reading.text_lines import PlainText
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
-MIN_WITHHELD = 0.05  # of the reviews to train on: when more are withheld, it is said
 
 
 def list_finished(folder: str) -> list[str]:
@@ -79,8 +76,7 @@ def summarize_corpus(
     assert len(prepared) == len(written), f"{len(prepared)} units prepared, {len(written)} written"
     dropped = sum_counts([*(u.dropped for u in prepared), *(u.dropped for u in written)])
     dropped = {reason: n for reason, n in dropped.items() if n}
-    read = sum(unit.read for unit in prepared)
-    kept = sum(unit.kept for unit in written)
+    read, kept = sum(unit.read for unit in prepared), sum(unit.kept for unit in written)
     assert read == kept + sum(dropped.values()), (
         f"reviews lost: read {read}, kept {kept}, dropped {dropped}"
     )
@@ -90,74 +86,52 @@ def summarize_corpus(
     for first, second in zip(prepared, written, strict=True):
         files[first.file]["read"] += first.read
         files[first.file]["kept"] += second.kept
-    stars, columns = sum_counts(unit.stars for unit in written), list_columns(plan)
     typed, labels, contradictory, about = {}, {}, {}, []
     for column, known in write.decide_labels(prepared, plan.config).items():
         typed[column] = values.keep_frequent(write.count_values(prepared, column))
-        labels[column] = choose_classes(sum_counts(u.labels.get(column, {}) for u in written))
-        several = sum_counts(unit.contradicted.get(column, {}) for unit in written)
-        contradictory[column] = several
-        told = (
-            values.describe_values(typed[column], known, column),
-            values.describe_contradictions(several),
+        found = labels[column] = choose_classes(
+            sum_counts(unit.labels.get(column, {}) for unit in written)
         )
-        about += [f"label {column}: {line}" for line in told if line]
+        several = contradictory[column] = sum_counts(
+            unit.contradicted.get(column, {}) for unit in written
+        )
+        about.append(warn_of_label(column, found))
+        if joined := values.describe_values(typed[column], known, column):
+            about.append(f"label {column}: {joined}")
+        for both, n in Counter(several).most_common(values.SHOWN):
+            about.append(f"label {column}: {n:,} texts with both {both}, which are in no class")
     layouts = {file.name: file.layout for file in plan.files}
-    warnings = [warn_of_label(column, found) for column, found in labels.items()]
-    warnings += [*fields.warn_of_lacking_labels(plan.preparation.labels, layouts), *about]
+    about += fields.warn_of_lacking_labels(plan.preparation.labels, layouts)
     scale = write.decide_scale(prepared, plan.config.stars_scale)
+    if not plan.config.stars_scale and scale.name == "0-10":
+        about.append(f"stars are on the scale 0-10: {describe_scale(scale, range(11))}")
     notes = [unit.notes for unit in prepared]
     for unit in prepared:
         ratings = decode_ratings(unit.ratings)
         mapped = scale.map_ratings(np.array([number for number, _ in ratings]))
         unknown = sum(n for n, code in zip(ratings.values(), mapped, strict=True) if not code)
         notes.append({"stars_unknown": unknown} if unknown else {})
-    lost, sides = dropped.get("withheld", 0), sum_counts(unit.splits for unit in written)
-    of = lost + sum(sides.get(side, 0) for side in TRAINED_SPLITS)
-    if lost > MIN_WITHHELD * of:
-        warnings.append(
-            f"{lost:,} of {of:,} reviews to train on ({lost / of:.0%}) are withheld: they nearly "
-            "repeat dev or test reviews or evaluation texts"
-        )
-    if not plan.config.stars_scale and scale.name == "0-10":
-        warnings.append(f"stars are on the scale 0-10: {describe_scale(scale, range(11))}")
-    is_text = all(file.layout.name == PlainText.name for file in plan.files)
-    if not labels and all(name.endswith("none") for name in stars) and not is_text:
-        unused = ", ".join(name or '""' for name in columns["unused"]) or "none"
-        warnings.append(
-            "no review has stars, so nothing can be fine-tuned for polarity or stars on this "
-            f"corpus; columns that are not used: {unused}; {fields.HINT}"
-        )
-    without = sum_counts(notes).get(NO_KEY, 0)
-    by = plan.config.split_by
-    if without:
-        warnings.append(
-            f"split by time: {without:,} reviews have no date that can be read, so they are in "
-            f"pretrain and train, none in dev and test; {FORMS}"
-            if by == "time"
-            else f"split by {by}: {without:,} reviews name no {by}; their text decides where they "
-            "are"
-        )
+    noted = sum_counts(notes)
     return {
         "bytes": sum(unit.bytes for unit in prepared),
         "read": read,
         "kept": kept,
         "dropped": dropped,
-        "splits": sides,
-        "split_by": {"by": by, "without": without},
-        "stars": stars,
+        "splits": sum_counts(unit.splits for unit in written),
+        "split_by": {"by": plan.config.split_by, "without": noted.get(NO_KEY, 0)},
+        "stars": sum_counts(unit.stars for unit in written),
         "sentences": sum(unit.sentences for unit in written),
         "language_sample": json.loads(storage.read_bytes(plan.folders.languages)),
         "stars_scale": scale.name,
-        "notes": sum_counts(notes),
+        "notes": noted,
         "files": files,
-        "columns": columns,
+        "columns": list_columns(plan),
         "units": len(prepared),
         **({"withheld_files": list(plan.withheld_names)} if plan.withheld_files else {}),
         **({"withheld_corpus": plan.withheld_digest} if plan.withheld_digest else {}),
         **({"labels": labels, "label_values": typed} if labels else {}),
         **({"contradictory_labels": contradictory} if any(contradictory.values()) else {}),
-        **({"warnings": found} if (found := list(filter(None, warnings))) else {}),
+        **({"warnings": warnings} if (warnings := list(filter(None, about))) else {}),
     }
 
 

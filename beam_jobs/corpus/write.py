@@ -5,7 +5,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -29,31 +28,23 @@ from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize
 from amazon_electra.beam_jobs.text.sentences import SentenceSplitter
 from amazon_electra.beam_jobs.text.splits import SPLITS
 
+NAMES = pa.dictionary(pa.int32(), pa.string())
 CORPUS_SCHEMA = pa.schema(
     [
         pa.field("review_id", pa.binary(16), nullable=False),
         pa.field("text_hash", pa.binary(16), nullable=False),
         pa.field("stars", pa.int8()),
-        pa.field("source", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        pa.field("file", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("source", NAMES, nullable=False),
+        pa.field("file", NAMES, nullable=False),
         pa.field("row", pa.int64(), nullable=False),  # of the file, from 1, as in scores
         pa.field("id", pa.string()),  # the user's own
         pa.field("product", pa.uint64()),  # its hash
-        pa.field("month", pa.dictionary(pa.int32(), pa.string())),  # of its date, such as 2026-06
+        pa.field("month", NAMES),  # of its date, such as 2026-06
         pa.field("split", pa.dictionary(pa.int8(), pa.string()), nullable=False),
         pa.field("has_title", pa.bool_(), nullable=False),
         pa.field("sentences", pa.list_(pa.string()), nullable=False),
     ]
-)
-
-
-def make_corpus_schema(prepared: pa.Schema) -> pa.Schema:
-    """Return the columns of a corpus, with those of the labels that a prepared unit has."""
-    kind = pa.dictionary(pa.int32(), pa.string())
-    labels = [pa.field(name, kind) for name in prepared.names if name.startswith(values.LABEL)]
-    return pa.schema([*CORPUS_SCHEMA, *labels])
-
-
+)  # and the columns of the user's own labels
 LANGUAGE_TEXTS = 1_000  # reviews whose languages are counted, in a tenth of a second
 WRITE_REASONS = ("duplicate", "near duplicate", "withheld")
 """Why the second pass drops a review; the first pass counts its own reasons."""
@@ -71,8 +62,7 @@ class WrittenUnit:
     sentences: int
     splits: dict[str, int]
     stars: dict[str, int]
-    labels: dict[str, dict[str, int]]
-    """Reviews by split and class, `split.class`, of each column of the user's own labels."""
+    labels: dict[str, dict[str, int]]  # reviews of each own label by split and class, `split.class`
     contradicted: dict[str, dict[str, int]] = field(default_factory=dict)
     """Texts whose copies have several classes, by label and these classes."""
 
@@ -97,7 +87,7 @@ def write_punkt(units: list[PreparedUnit], folders: Folders, punkt: str | None) 
 
 def decide_scale(units: Sequence[PreparedUnit], given: str | None) -> Scale:
     """Return the scale of the stars, by all ratings; UserError where they leave it open."""
-    files: defaultdict[str, Counter[tuple[float, float]]] = defaultdict(Counter)
+    files = defaultdict[str, Counter[stars.Rating]](Counter)
     for unit in units:
         files[unit.file].update(stars.decode_ratings(unit.ratings))
     where = next((file for file, counts in files.items() if counts), "the dump")
@@ -150,19 +140,18 @@ class WriteUnits(beam.DoFn):
         [prepared] = joined["prepared"]
         kinds = "near", "exact", "contradictions"
         near, exact, several = (b"".join(joined.get(kind, ())) for kind in kinds)
-        reasons = np.full(prepared.prepared, STAYS, np.uint8)
-        for packed, reason in ((near, "near duplicate"), (exact, "duplicate")):
-            reasons[np.frombuffer(packed, ROW_NUMBER)] = WRITE_REASONS.index(reason)
         contradictions, number = np.frombuffer(several, CONTRADICTION), self.numbers[unit]
+        splitter, marker = self.splitter, storage.join_path(self.folders.written, f"{unit}.json")
 
         def write() -> WrittenUnit:
-            marker = storage.join_path(self.folders.written, f"{unit}.json")
             if storage.exists(marker):
                 return WrittenUnit(**json.loads(storage.read_bytes(marker)))
-            assert self.splitter
+            reasons = np.full(prepared.prepared, STAYS, np.uint8)
+            for packed, reason in ((near, "near duplicate"), (exact, "duplicate")):
+                reasons[np.frombuffer(packed, ROW_NUMBER)] = WRITE_REASONS.index(reason)
             tables = UnitTables(
-                *(prepared, units[number], reasons.copy(), contradictions),
-                *(UnitMatches(number, matches), scale, labels, self.splitter),
+                *(prepared, units[number], reasons, contradictions),
+                *(UnitMatches(number, matches), scale, labels, splitter),
             )
             counts = tables.write(self.folders)
             storage.write_json(marker, asdict(counts))
@@ -171,14 +160,6 @@ class WriteUnits(beam.DoFn):
         for done in attempt(write, unit, prepared.file, self.folders.failed):
             add_to_counters({"kept": done.kept}, done.dropped)
             yield done
-
-
-def write_lines(entries: Sequence[Mapping[str, Any]], folder: str, unit: str) -> None:
-    """Write entries as JSON lines to the unit's file in a folder; no file where there are none."""
-    if entries:
-        lines = [json.dumps(entry) + "\n" for entry in entries]
-        path = storage.join_path(folder, f"{unit}.jsonl")
-        storage.write_bytes(path, "".join(lines).encode())
 
 
 @dataclass
@@ -202,20 +183,24 @@ class UnitTables:
 
     def write(self, folders: Folders) -> WrittenUnit:
         """Write the unit's files of the corpus."""
-        unit = self.size.unit
-        prepared, output = (
-            partial(storage.join_path, folder) for folder in (folders.prepared, folders.output)
-        )
-        with storage.open_bytes(prepared(f"{unit}.arrow")) as stream:
-            reader = pa.ipc.open_file(stream)
-            schema = make_corpus_schema(reader.schema)
-            tables = self._read_tables(reader, schema)
-            rows = write_tables(output(f"corpus-{unit}.parquet"), schema, tables)
-        rejects = map(json.loads, storage.read_bytes(prepared(f"{unit}.rejects")).splitlines())
+        unit, join = self.size.unit, storage.join_path
+        own = [pa.field(f"{values.LABEL}{column}", NAMES) for column in self.classes]
+        schema = pa.schema([*CORPUS_SCHEMA, *own])
+        with storage.open_bytes(join(folders.prepared, f"{unit}.arrow")) as stream:
+            tables = self._read_tables(pa.ipc.open_file(stream), schema)
+            rows = write_tables(join(folders.output, f"corpus-{unit}.parquet"), schema, tables)
+        packed = storage.read_bytes(join(folders.prepared, f"{unit}.rejects"))
+        rejects = [json.loads(line) for line in packed.splitlines()]
         moved = [entry | {"line": entry["line"] + self.size.lines_before} for entry in rejects]
-        write_lines(moved, output("rejects"), unit)
-        write_lines(self.contradicted, output(values.CONTRADICTED), unit)
+        for folder, entries in (("rejects", moved), (values.CONTRADICTED, self.contradicted)):
+            if entries:
+                lines = "".join(json.dumps(entry) + "\n" for entry in entries)
+                path = join(folders.output, folder, f"{unit}.jsonl")
+                storage.write_bytes(path, lines.encode())
         dropped = np.bincount(self.reasons, minlength=STAYS).tolist()
+        contradicted = defaultdict[str, Counter[str]](Counter)
+        for entry in self.contradicted:
+            contradicted[entry["column"]][" and ".join(entry["labels"])] += 1
         return WrittenUnit(
             unit=unit,
             kept=rows,
@@ -224,7 +209,7 @@ class UnitTables:
             splits=dict(sorted(self.splits.items())),
             stars=dict(sorted(self.stars.items())),
             labels={name: dict(sorted(counts.items())) for name, counts in self.labels.items()},
-            contradicted={column: self._count_contradictions(column) for column in self.classes},
+            contradicted={column: dict(counts) for column, counts in contradicted.items()},
         )
 
     def _read_tables(
@@ -264,41 +249,34 @@ class UnitTables:
         columns["has_title"] = pc.greater(batch.column("title_characters"), 0)
         columns["sentences"] = split_reviews(batch, self.splitter)
         self.sentences += len(columns["sentences"].values)
-        for column, known in self.classes.items():
-            classes = self._map_labels(column, batch, rows)
+        for number, (column, known) in enumerate(self.classes.items()):
+            classes = self._map_labels(number, column, batch, rows)
             columns[values.LABEL + column] = pa.array(classes, pa.string()).dictionary_encode()
             for (side, value), count in Counter(zip(sides.tolist(), classes, strict=True)).items():
                 counts = self.labels[column]
                 count_labels(counts, SPLITS[side], value, known.is_multilabel, count)
         return pa.Table.from_pydict(columns, schema=schema)
 
-    def _list_contradictions(self, column: str) -> tuple[np.ndarray, list[list[str]]]:
-        """Return CONTRADICTION of a label, and the classes that the copies of each text have."""
-        known, number = self.classes[column], [*self.classes].index(column)
-        several = self.contradictions[self.contradictions["column"] == number]
-        names = {values.hash_value(name, known.folds): name for name in known.names.values()}
-        return several, [
-            sorted({names.get(code, "several values") for code in codes if code})
-            for codes in several["codes"].tolist()
-        ]
-
-    def _count_contradictions(self, column: str) -> dict[str, int]:
-        counts = Counter(map(" and ".join, self._list_contradictions(column)[1]))
-        return dict(sorted(counts.items()))
-
-    def _map_labels(self, column: str, batch: pa.RecordBatch, rows: np.ndarray) -> list[str | None]:
+    def _map_labels(
+        self, number: int, column: str, batch: pa.RecordBatch, rows: np.ndarray
+    ) -> list[str | None]:
         """Return the classes of reviews with these row numbers; none where copies have several."""
-        typed = batch.column(values.LABEL + column).to_pylist()
-        found = {value: self.classes[column].find_class(value) for value in {*typed}}
+        known, typed = self.classes[column], batch.column(values.LABEL + column).to_pylist()
+        found = {value: known.find_class(value) for value in {*typed}}
         names = [found[value] for value in typed]
-        several, labels = self._list_contradictions(column)
-        _, here, places = np.intersect1d(rows, several["row"], return_indices=True)
-        for place, other in zip(here.tolist(), places.tolist(), strict=True):
+        several = self.contradictions[self.contradictions["column"] == number]
+        _, here, there = np.intersect1d(rows, several["row"], return_indices=True)
+        by_code = {
+            values.hash_value(name, known.folds): name
+            for name in (known.names.values() if len(here) else ())
+        }
+        for place, codes in zip(here.tolist(), several["codes"][there].tolist(), strict=True):
             names[place] = None
             row, own_id, text = (batch.column(n)[place].as_py() for n in ("row", "id", "text"))
             entry = {"file": self.prepared.short_name, "column": column}
             entry |= {"row": row + self.size.rows_before, "id": own_id}
-            self.contradicted.append(entry | {"labels": labels[other], "text": text})
+            classes = {by_code.get(code, "several values") for code in codes if code}
+            self.contradicted.append(entry | {"labels": sorted(classes), "text": text})
         return names
 
 

@@ -1,13 +1,11 @@
-"""Classes as people type them: which spellings are one class, what stands for no value, and which
-values are several.
-
-Decided from all values of a column. Where MIN_SEVERAL of the cells have several the task is
-multi-label, and an empty list is none of the classes; elsewhere such a cell gives no class.
+"""Classes as people type them, by all values of a column: which are one class, none, or several.
+Where MIN_SEVERAL of the cells have several the task is multi-label,
+and an empty list is none of the classes; elsewhere such a cell gives no class.
 """
 
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -16,7 +14,6 @@ from typing import Any
 import xxhash
 
 from amazon_electra.beam_jobs.core.errors import show_option
-from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.labels.stars import TABLES, strip_quotes
 
 LABEL = "label."  # what the column of a label begins with, in a mapping and in a corpus
@@ -121,23 +118,18 @@ class LabelValues:
 def decide_values(counts: Mapping[str, int], folds: bool = True) -> LabelValues:
     """Return what the values of a column are, by how often each occurs."""
     known = LabelValues(folds, _find_delimiters(counts) if folds else "")
-    sizes = Counter[bool]()
-    spellings: dict[str, Counter[str]] = {}
+    sizes, spellings = Counter[bool](), defaultdict[str, Counter[str]](Counter)
     for value, n in counts.items():
-        parts = known.split_cell(value)
-        if parts:
+        if parts := known.split_cell(value):
             sizes[len(set(parts)) > 1] += n
         for part in parts:
-            spelling = clean(part) if folds else part
-            spellings.setdefault(fold(part) if folds else part, Counter())[spelling] += n
-    return replace(
-        known,
-        is_multilabel=0 < MIN_SEVERAL * sizes.total() <= sizes[True],
-        names={
-            folded: min(typed, key=lambda name: (-typed[name], name))
-            for folded, typed in spellings.items()
-        },
-    )
+            spellings[fold(part) if folds else part][clean(part) if folds else part] += n
+    names = {
+        folded: min(typed, key=lambda name: (-typed[name], name))
+        for folded, typed in spellings.items()
+    }
+    is_multilabel = 0 < MIN_SEVERAL * sizes.total() <= sizes[True]
+    return replace(known, is_multilabel=is_multilabel, names=names)
 
 
 def _find_delimiters(counts: Mapping[str, int]) -> str:
@@ -162,53 +154,23 @@ def hash_value(value: str | None, folds: bool) -> int:
     return xxhash.xxh32_intdigest(SEVERAL.join(sorted(parts)).encode("utf-8", "surrogatepass"))
 
 
-def describe_values(counts: Mapping[str, int], values: LabelValues, column: str = "NAME") -> str:
-    """Return a line about what becomes of the values of a column, by how often each occurs as
-    typed; nothing where all are as they were typed.
+def describe_values(counts: Mapping[str, int], values: LabelValues, column: str) -> str:
+    """Return a line about values, as typed, that are one class, and about paths, of which there may
+    be a task of the first levels; nothing without any.
     """
     spellings: dict[str, set[str]] = {}
-    missing: Counter[str] = Counter()
-    several = 0
-    for value, n in counts.items():
-        parts = values.split_cell(value)
-        several += n * (len(set(parts)) > 1)
-        if not parts and value != SEVERAL:
-            missing[value] += n
-        for part in parts if len(parts) == 1 or values.is_multilabel else ():
-            spellings.setdefault(values.find_class(part) or part, set()).add(part)
+    for part in (part for value in counts for part in values.split_cell(value)):
+        spellings.setdefault(values.find_class(part) or part, set()).add(part)
+    joined = sorted((name, sorted(typed)) for name, typed in spellings.items() if len(typed) > 1)
     said = []
-    if folded := sorted((name, typed) for name, typed in spellings.items() if len(typed) > 1):
-        shown = "; ".join(
-            f"{', '.join(sorted(of)[:SHOWN])} → {name}" for name, of in folded[:SHOWN]
-        )
-        said.append(f"spellings that differ by case, spaces, accents or zeros are one ({shown})")
-    if missing:
-        shown = ", ".join(f"{sign} {n:,}" for sign, n in missing.most_common(SHOWN))
-        said.append(f"{format_count(missing.total(), 'value')} stand for none ({shown})")
-    if said:
-        said.append("`fold_labels false` keeps values as typed")
+    if joined:
+        shown = "; ".join(f"{', '.join(typed[:SHOWN])} → {name}" for name, typed in joined[:SHOWN])
+        said.append(f"spellings that are one class: {shown}; `fold_labels false` keeps them apart")
     for sign in PATH_SIGNS:
         if 2 * sum(sign in name for name in spellings) > len(spellings):
-            first = sorted({take_first_level(name, sign) or "" for name in spellings})
-            option = show_option("--label", column + sign)
-            said.append(
-                f"{option} is a task of the first levels of paths ({', '.join(first[:SHOWN])})"
-            )
+            said.append(f"{show_option('--label', column + sign)} reads the first levels of paths")
             break
-    if several:
-        what = "the task is multi-label" if values.is_multilabel else "they are in no class"
-        said.append(f"{format_count(several, 'text')} with several values; {what}")
     return "; ".join(said)
-
-
-def describe_contradictions(counts: Mapping[str, int]) -> str:
-    """Return a line about texts whose copies have several classes, by these classes; nothing
-    without any.
-    """
-    most = sorted(counts, key=lambda both: (-counts[both], both))[:SHOWN]
-    shown = ", ".join(f"{format_count(counts[both], 'text')} with both {both}" for both in most)
-    more = ", …" * (len(counts) > SHOWN)
-    return f"{shown}{more} (copies of one text); they are in no class" if shown else ""
 
 
 def keep_frequent(counts: Mapping[str, int]) -> dict[str, int]:

@@ -113,7 +113,7 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
             dates.update(*prepare.count_unit_dates(unit, preparation))
         column = work_units.name_column(corpus.files, "timestamp")
         time = prepare.decide_time_split(dates, preparation, column)
-    prepared = [prepare.prepare_unit(unit, preparation, time) for unit in cut]
+    prepared = [one for unit in cut for one in prepare.prepare_units(unit, preparation, time)]
     units = buckets.join_unit_starts(prepared, work)
     punkt = write.write_punkt(prepared, folders, corpus.punkt)
     scale = write.decide_scale(prepared, config.stars_scale)

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Self
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
+from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.beam_jobs.text.splits import read_shares
 from amazon_electra.flows.configuration.form import Parameters
@@ -131,6 +132,25 @@ def find_starts(
     for one in plan.unlabelled:
         plan.note(f"{one.task}: {UNKNOWN}")
     return plan
+
+
+def list_lines(stages: Sequence[tuple[Stage, bool]], notes: Sequence[str] = ()) -> list[str]:
+    """Return a line for each stage: its state, kind, fingerprint and label; then the total, and the
+    notes.
+    """
+    lines = []
+    for stage, is_complete in stages:
+        state = "complete" if is_complete else "to do"
+        lines.append(f"{state:<10}{stage.name:<24}{stage.fingerprint}  {stage.label}")
+    return [*lines, format_total(stages), *(f"note: {note}" for note in notes)]
+
+
+def format_total(stages: Sequence[tuple[Stage, bool]]) -> str:
+    """Return how many stages are to do, in one line."""
+    todo = sum(not is_complete for _, is_complete in stages)
+    if not todo:
+        return "nothing to do: every stage is complete"
+    return f"{format_count(todo, 'stage')} to do, {len(stages) - todo} complete"
 
 
 planned: ContextVar[RunPlan | None] = ContextVar("planned", default=None)

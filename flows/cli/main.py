@@ -18,6 +18,7 @@ from cyclopts import App, CycloptsError
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.core.files import check_name
 from amazon_electra.beam_jobs.core.terminal import accept_all_characters, print
+from amazon_electra.flows.cli.stores import build_store
 from amazon_electra.flows.servers.settings import NO_TELEMETRY
 
 COMMANDS = {
@@ -104,11 +105,8 @@ def attempt(do: Callable[[], Any], store: str | None = None, command: str = "the
 
 def find_full_disk(store: str | None) -> str:
     """Return in one line that the disk of the store or of temporary files is full, or nothing."""
-    from amazon_electra.flows.cli.stores import build_store
-
     for folder in (Path(tempfile.gettempdir()), build_store(store).root):
-        there = next(path for path in (folder, *folder.parents) if path.exists())
-        if shutil.disk_usage(there).free < FULL_BYTES:
+        if folder.exists() and shutil.disk_usage(folder).free < FULL_BYTES:
             return f"the disk of {folder} is full; make room, then the same command continues"
     return ""
 

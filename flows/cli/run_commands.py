@@ -1,18 +1,38 @@
-"""Options of `run`, `score` and `study`. What they do takes seconds to load: running.py."""
+"""`amazon-electra run`, `score` and `study`, which Python calls too: what is given becomes a form.
+What they do takes seconds to load: running.py.
+"""
 
-from pathlib import Path
 from typing import Annotated, Any
 
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.command_line import make_command
-from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.cli.stores import SHORT, DryRun, StorePlace, build_store, require_dump
+from amazon_electra.beam_jobs.core.errors import require
+from amazon_electra.flows.cli.stores import StorePlace, build_store
 from amazon_electra.flows.configuration.form import Parameters, Scoring, StudyForm
 from amazon_electra.flows.configuration.form_tools import fill_form
 from amazon_electra.model.recipes import RECIPES
 
 SIZES = ", ".join(RECIPES)
+SHORT = {
+    "dump.paths": "--dump",
+    "dump.columns": "--columns",
+    "dump.labels": "--label",
+    "dump.stars_scale": "--stars-scale",
+    "pretraining.start_from": "--start-from",
+    "finetuning.target_accuracy": "--target-accuracy",
+    "finetuning.classes": "--classes",
+    "dump.id": "--id",
+    "scores.format": "--format",
+}
+"""Short names of settings, by path."""
+DryRun = Annotated[bool, Doc("Print what would be made of what, and which stages are complete")]
+
+
+def require_dump(given: dict[str, Any]) -> None:
+    """Raise UserError where no dump is named."""
+    about = "name the files of your reviews, or sample:20000 for synthetic ones"
+    require(given.get("dump", {}).get("paths"), about, "dump.paths")
 
 
 def run_graph(
@@ -28,7 +48,7 @@ def run_graph(
     ] = "auto",
     store: StorePlace = None,
     dry_run: DryRun = False,
-) -> None:
+) -> dict[str, Any]:
     """Dump → corpus → vocabulary → shards → pre-training → fine-tuning → report. Stages that the
     store has already are not made again; the same command continues an interrupted run.
     """
@@ -37,10 +57,7 @@ def run_graph(
     require_dump(given)
     opened = build_store(store, dry_run)
     form = fill_form(Parameters, **given, recipe=recipe, store=opened.address)
-    if dry_run:
-        running.print_plan(form, opened)
-    else:
-        running.execute_graph(form, opened)
+    return running.print_plan(form, opened) if dry_run else running.execute_graph(form, opened)
 
 
 def score_dump(
@@ -49,19 +66,18 @@ def score_dump(
     model: Annotated[str | None, Doc("Model folder to use instead of the registry's")] = None,
     output: Annotated[str, Doc("Folder or address for the scores")] = "scores",
     store: StorePlace = None,
-) -> None:
+) -> dict[str, Any]:
     """Write a row for every record of each file, in order: file, row, id, label, probabilities,
-    model version, and the reason if there is no label.
+    model version, and the reason if there is no label. A dump that the model has scored before is
+    not scored again.
     """
-    from amazon_electra.beam_jobs.core.storage import is_remote
     from amazon_electra.flows.cli import running
 
     require_dump(given)
-    if model and "alias" in given.get("model", {}):
-        raise UserError("give a folder or an alias of the registry", "model", model)
-    output = output if is_remote(output) else str(Path(output).absolute())
+    is_one = not (model and "alias" in given.get("model", {}))
+    require(is_one, "give a folder or an alias of the registry", "model", model)
     form = fill_form(Scoring, **given, output=output, store=build_store(store).address)
-    running.execute_scoring(form, model)
+    return running.execute_scoring(form, model)
 
 
 def run_study(

@@ -1,6 +1,5 @@
 """What `amazon-electra run`, `score` and `study` do, or print of it in a dry run."""
 
-import json
 import multiprocessing
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -14,7 +13,7 @@ from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.cli import terminal
 from amazon_electra.flows.configuration.form import Parameters, Scoring, StudyForm
 from amazon_electra.flows.dumps import labels, preview
-from amazon_electra.flows.plan import RunPlan, plan_run, planned
+from amazon_electra.flows.plan import RunPlan, format_total, list_lines, plan_run, planned
 from amazon_electra.flows.servers.access import find_running_servers
 from amazon_electra.flows.stages import scores as scoring
 from amazon_electra.flows.stages.dump import build_dump_stage, list_files
@@ -23,19 +22,17 @@ from amazon_electra.flows.store.stage import Resources
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import has_finished_run, read_registered
 from amazon_electra.flows.studies.study_file import Study
-from amazon_electra.flows.ui.plan_page import format_total, list_lines
 from amazon_electra.model.report.owner import list_short_answers
 
 
-def print_plan(form: Parameters, store: Store) -> None:
-    """Print the files, the changed settings (`--params` of Prefect), stages and reasons."""
+def print_plan(form: Parameters, store: Store) -> dict[str, Any]:
+    """Print how each file is read, the stages of a run, and why it has these."""
     from amazon_electra.flows.domain_adaptation import graph
 
     plan = plan_run(form, store)
     print("\n".join(preview.describe_files(form.dump, plan.previews)))
-    stages = list_stages(graph(plan), store)
-    print(f"settings  {json.dumps(form.model_dump(exclude_defaults=True))}")
-    print("\n".join([*list_lines(stages), *(f"note: {note}" for note in plan.notes)]))
+    print("\n".join(list_lines(list_stages(graph(plan), store), plan.notes)))
+    return {}
 
 
 def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
@@ -46,7 +43,7 @@ def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
     if has_finished_run(store, plan.dump):
         # apart: Prefect keeps the settings with which it was imported, those of no server
         with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as apart:
-            made = apart.submit(show_finished, form, plan).result()
+            made = apart.submit(find_finished, form, plan).result()
     if not made:
         begun = plan.begin()  # the corpus, while Prefect's server starts
 
@@ -56,7 +53,7 @@ def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
             planned.set(begun)
             return domain_adaptation(**dict(form))
 
-        made = terminal.run_in_terminal(store.root, run, form.promotion.mode != "off")
+        made = terminal.run_in_terminal(store.root, run)
     if "report" in made:
         terminal.print_results(Path(made["folder"]))
     for task, model in made["models"].items():
@@ -78,26 +75,21 @@ def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
     return made
 
 
-def show_finished(form: Parameters, plan: RunPlan) -> dict[str, Any]:
-    """Show a run again if it is complete and registered; return its paths, or nothing."""
+def find_finished(form: Parameters, plan: RunPlan) -> dict[str, Any]:
+    """Return the paths of a run that is complete and registered; else nothing."""
     from amazon_electra.flows.domain_adaptation import graph
     from amazon_electra.flows.runs.graph_run import list_results
 
-    store = plan.store
     try:
-        stages = list_stages(graph(plan), store)
+        stages = list_stages(graph(plan), plan.store)
     except Exception:  # raised again where the run itself comes upon it
         return {}
     last = stages[-1][0]
-    registered = read_registered(store, last, plan.dump, form.promotion.model_dump())
+    registered = read_registered(plan.store, last, plan.dump, form.promotion.model_dump())
     if registered is None or not all(is_complete for _, is_complete in stages):
         return {}
-    with terminal.Terminal() as shown:
-        shown.print_line(format_total(stages))
-        for stage, _ in stages:
-            if manifest := store.manifest(stage):
-                shown.on_complete(stage, manifest, found=True)
-    made = list_results(store, [stage for stage, _ in stages], last)
+    print(format_total(stages))
+    made = list_results(plan.store, [stage for stage, _ in stages], last)
     return made | {"registered": registered}
 
 
@@ -105,11 +97,12 @@ def execute_scoring(form: Scoring, model: str | None) -> dict[str, Any]:
     """Label the records of a dump with a model folder, or with models of the registry; return the
     folder of the scores, the names of its files, and what was counted of each file of the dump.
     """
+    if not is_remote(form.output):
+        form = form.replace(output=str(Path(form.output).absolute()))
     made = score_with_folder(form, model) if model else score_with_registry(form)
+    print(f"scores      {made['folder']}: {format_count(len(made['files']), 'file')}")
     if line := scoring.describe_drift(made["results"]):
         print(f"drift       {line}")
-    for warning in made.get("warnings", ()):
-        print(f"warning: {warning}")
     return made
 
 
@@ -123,11 +116,13 @@ def score_with_folder(form: Scoring, model: str) -> dict[str, Any]:
     options = Resources(workers=form.model.workers).beam_options
     config = scoring.build_config((), form)
     made = scoring_job.score(config, model, paths, form.output, beam_options=options)
-    print(f"scores      {form.output}: {made['scored']:,} of {made['read']:,} records have a label")
+    print(f"labelled    {made['scored']:,} of {made['read']:,} records")
     for reason, records in made["unscored"].items():
         print(f"            {records:,} {reason}")
+    for warning in made.get("warnings", ()):
+        print(f"warning: {warning}")
     files = [file["scores"] for file in made["files"]]
-    return {**made, "folder": form.output, "files": files, "results": made["files"]}
+    return {"folder": form.output, "files": files, "results": made["files"]}
 
 
 def score_with_registry(form: Scoring) -> dict[str, Any]:
@@ -144,7 +139,6 @@ def score_with_registry(form: Scoring) -> dict[str, Any]:
 
     made = terminal.run_in_terminal(store.root, run)
     print(f"models      {made['models']}")
-    print(f"scores      {made['folder']}: {format_count(len(made['files']), 'file')}")
     return made
 
 
@@ -159,6 +153,7 @@ def execute_study(form: StudyForm, study: Study, store: Store, is_dry: bool) -> 
         preview.read_previews(form.dump, dump)
     for place in form.study.general_text:
         list_files(place, store, "study.general_text")
+
     if is_dry:
         from amazon_electra.flows import study as flow
 
@@ -171,6 +166,6 @@ def execute_study(form: StudyForm, study: Study, store: Store, is_dry: bool) -> 
         flow.planned_study.set((study, dump))
         return flow.study(**{name: getattr(form, name) for name in form.sections})
 
-    made = terminal.run_in_terminal(store.root, run, form.promotion.mode != "off")
+    made = terminal.run_in_terminal(store.root, run)
     terminal.print_results(Path(made["folder"]))
     print(f"done in     {time.monotonic() - began:,.1f} s")

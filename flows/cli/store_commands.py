@@ -11,17 +11,11 @@ from amazon_electra.beam_jobs.core.command_line import make_command
 from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.flows.cli.stores import (
-    StorePlace,
-    TaskName,
-    build_store,
-    open_registries,
-    open_registry,
-    open_store,
-)
+from amazon_electra.flows.cli.stores import StorePlace, build_store
 from amazon_electra.flows.servers.access import find_running_servers
 from amazon_electra.flows.servers.settings import build_client_environment
 from amazon_electra.flows.store.flatten import flatten_parameters, summarize_manifest
+from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import (
     list_living_runs,
     list_prunable,
@@ -32,17 +26,24 @@ from amazon_electra.flows.store.usage import (
 SHOWN = 88  # characters of a value that `show` prints; manifest.json has all of it
 
 
+def open_store(place: str | None) -> Store:
+    """Return the store; a UserError where there is none."""
+    import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
+
+    store = build_store(place)
+    store.check_access(writes=False)
+    return store
+
+
 def list_all(*, store: StorePlace = None) -> None:
     """List the runs of a store, oldest first."""
     opened = open_store(store)
     found, living, sizes = list_runs(opened), list_living_runs(opened), opened.measure_folders()
     if not found and not living:
-        begin = f"amazon-electra run --store {opened.address} --dump …"
-        print(f"no run yet in {opened.address}; start one: {begin}")
+        print(f"no run yet in {opened.address}")
     for run in found:
         last, size = run.last, sum(sizes.get(name_folder(one), 0) for one in run.lineage)
-        answer = last["result"].get("answer")
-        about = " ".join(str(answer or summarize_manifest(last)).split())
+        about = last["result"].get("answer") or summarize_manifest(last)
         columns = (
             last["finished"],
             last["fingerprint"],
@@ -50,7 +51,7 @@ def list_all(*, store: StorePlace = None) -> None:
             f"{decimal(size):>8}",
             f"{run.find_value('dump', 'result', 'name'):<20}",
             f"{run.find_value('pretraining', 'parameters', 'recipe'):<11}",
-            f"{last['stage']}: {about}",
+            f"{last['stage']}: {' '.join(about.split())}",
         )
         print("  ".join(columns))
     for name in living:
@@ -66,17 +67,14 @@ def show_stage(
     """Show a stage: its inputs, its result and its settings."""
     opened = open_store(store)
     made = opened.list_manifests()
-    if not (found := [one for one in made if one["fingerprint"].startswith(fingerprint)]):
-        raise UserError(
-            f"no complete stage {fingerprint} in {opened.address}; "
-            f"`amazon-electra runs --store {opened.address}` lists its runs"
-        )
+    found = [one for one in made if one["fingerprint"].startswith(fingerprint)]
+    how = f"`amazon-electra runs --store {opened.address}` lists its runs"
+    require(found, f"no complete stage {fingerprint} in {opened.address}; {how}")
     for manifest in found:
-        where = f"  {opened.address}/{name_folder(manifest)}"
+        print(f"{opened.address}/{name_folder(manifest)}")
         for depth, origin in opened.trace_lineage(manifest):
             about = f"{origin['title']}  {origin['fingerprint']}  {origin['finished']}"
-            print(f"{'   ' * depth}{about}{where}")
-            where = ""
+            print(f"{'   ' * depth}{about}")
         for title, part in (("result", "result"), ("settings", "parameters")):
             for name, value in flatten_parameters(manifest[part]).items():
                 print(f"{title:<10}{name} {value[:SHOWN]}")
@@ -94,18 +92,21 @@ def prune_store(
     """List unfinished stages and stages of runs that are not kept; remove them with --yes. Stages
     that are being made stay, and those of runs that did not end.
     """
+    from amazon_electra.flows.servers.stock import resolve_mlflow_uri
+    from amazon_electra.model.tracking.registry import list_registries
+
     opened, total, registered = open_store(store), 0, list[str]()
     if (opened.root / "mlflow").is_dir() or os.environ.get("MLFLOW_TRACKING_URI"):
-        tags = [one for registry in open_registries(opened) for one in registry.list_versions()]
-        registered = [t[name] for t in tags for name in ("encoder", "model", "report") if name in t]
+        for registry in list_registries(resolve_mlflow_uri(opened.root)):
+            for tags in registry.list_versions():
+                names = {"encoder", "model", "report"} & tags.keys()
+                registered += [tags[name] for name in names]
     for name, size in list_prunable(opened, keep, registered).items():
         if not yes or opened.remove(name):
             print(f"{decimal(size):>8}  {name}")
             total += size
-    if yes:
-        print(f"removed {decimal(total)} from {opened.address}")
-    else:
-        print(f"{decimal(total)} may go from {opened.address}; add --yes to remove it")
+    how = "removed" if yes else "may go; add --yes to remove it"
+    print(f"{decimal(total)} of {opened.address} {how}")
 
 
 def start_servers(
@@ -128,19 +129,27 @@ def promote_version(
     version: Annotated[str, Doc("Number of the version in the MLflow registry")],
     /,
     *,
-    task: TaskName = None,
+    task: Annotated[
+        str | None,
+        Doc("Task of the model, where several are registered: polarity, stars or a label column"),
+    ] = None,
     reason: Annotated[str, Doc("Reason to keep with the model")] = "by hand",
     store: StorePlace = None,
 ) -> None:
     """Make a version the champion; a run on the store's Prefect server may wait for this."""
+    from amazon_electra.flows.servers.stock import resolve_mlflow_uri
+    from amazon_electra.model.tracking.registry import list_registries, name_model
+
     opened = open_store(store)
-    registry = open_registry(opened, task)
-    versions = [one["version"] for one in registry.list_versions()]
-    if version not in versions:
-        known = ", ".join(sorted(versions, key=int)) or "none"
-        raise UserError(
-            f"no such version of {registry.name}; there are {known}", "version", version
-        )
+    every = list_registries(resolve_mlflow_uri(opened.root))
+    found = [one for one in every if not task or one.name == name_model(task)]
+    if len(found) != 1:
+        tasks = ", ".join(one.task for one in every) or "none"
+        raise UserError(f"name the one that is meant; models are of: {tasks}", "task", task)
+    [registry] = found
+    known = [one["version"] for one in registry.list_versions()]
+    there = f"no such version of {registry.name}; there are {', '.join(known)}"
+    require(version in known, there, "version", version)
     if servers := find_running_servers(opened.root):
         os.environ.setdefault("PREFECT_API_URL", f"{servers['prefect']}/api")
     os.environ.update(build_client_environment(opened.root))

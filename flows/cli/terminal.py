@@ -4,7 +4,6 @@ import importlib
 import logging
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,6 +25,10 @@ from rich.text import Text
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.progress import format_report
 from amazon_electra.beam_jobs.core.terminal import escape_controls, print
+from amazon_electra.flows.runner import processes
+from amazon_electra.flows.runner.stage_runner import listeners
+from amazon_electra.flows.servers import health, stock
+from amazon_electra.flows.servers.settings import TAG
 from amazon_electra.flows.store.flatten import summarize_manifest
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest
@@ -36,30 +39,22 @@ NOT_SHOWN = "ece"  # metric of the report alone
 TABLE_WIDTH = 110  # characters of a line where no terminal says how many it has
 
 
-class Terminal:
+class Terminal(Progress):
     """Shows progress as bars in a terminal, elsewhere as a line now and then."""
 
     def __init__(self) -> None:
-        self.console = Console(stderr=True, highlight=False, emoji=False)
-        self._bars = Progress(
+        console = Console(stderr=True, highlight=False, emoji=False)
+        super().__init__(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("{task.fields[note]}", markup=False),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
-            console=self.console,
+            console=console,
             transient=True,
+            disable=not console.is_terminal,
         )
-        self._tasks: dict[str, TaskID] = {}  # of the bars, by fingerprint
-        self._lock, self._next_line = threading.Lock(), dict[str, float]()
-
-    def __enter__(self) -> "Terminal":
-        if self.console.is_terminal:
-            self._bars.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._bars.stop()
+        self._bars, self._next_line = dict[str, TaskID](), dict[str, float]()
 
     def print_line(self, text: str, mark: str = "", colour: str = "", aside: str = "") -> None:
         """Print a line as it is, with a coloured mark before it and dim text after it."""
@@ -71,27 +66,23 @@ class Terminal:
         self.print_line(line)
 
     def on_start(self, stage: Stage, log: str) -> None:
-        if self.console.is_terminal:
-            bar = self._bars.add_task(escape_controls(stage.label), total=None, note="")
-            self._tasks[stage.fingerprint] = bar
-        else:
+        bar = self.add_task(escape_controls(stage.label), total=None, note="")
+        self._bars[stage.fingerprint] = bar
+        if self.disable:
             self.print_line(f"{stage.label}: started")
 
     def on_progress(self, stage: Stage, progress: Mapping[str, Any]) -> None:
-        if self.console.is_terminal:
-            about = f": {progress['description']}" if progress["description"] else ""
-            self._bars.update(
-                self._tasks[stage.fingerprint],
-                description=escape_controls(f"{stage.label}{about}"),
-                completed=progress["done"],
-                total=progress["total"] or None,
-                note=escape_controls(format_report(progress, with_time_left=False)),
-            )
-            return
-        with self._lock:
-            if time.monotonic() >= self._next_line.get(stage.fingerprint, 0):
-                self._next_line[stage.fingerprint] = time.monotonic() + LINE_SECONDS
-                self.print_line(f"{stage.label}: {format_report(progress)}")
+        about = f": {progress['description']}" if progress["description"] else ""
+        self.update(
+            self._bars[stage.fingerprint],
+            description=escape_controls(f"{stage.label}{about}"),
+            completed=progress["done"],
+            total=progress["total"] or None,
+            note=escape_controls(format_report(progress, with_time_left=False)),
+        )
+        if self.disable and time.monotonic() >= self._next_line.get(stage.fingerprint, 0):
+            self._next_line[stage.fingerprint] = time.monotonic() + LINE_SECONDS
+            self.print_line(f"{stage.label}: {format_report(progress)}")
 
     def on_complete(self, stage: Stage, manifest: Manifest, found: bool) -> None:
         how = "found complete" if found else f"{manifest.get('seconds', 0.0):,.1f} s"
@@ -106,8 +97,8 @@ class Terminal:
         self._end(stage, "■", "yellow", "stopped")
 
     def _end(self, stage: Stage, mark: str, colour: str, how: str, about: str = "") -> None:
-        if stage.fingerprint in self._tasks:
-            self._bars.remove_task(self._tasks.pop(stage.fingerprint))
+        if stage.fingerprint in self._bars:
+            self.remove_task(self._bars.pop(stage.fingerprint))
         self.print_line(f"{stage.label:<32} {how}", mark, colour, about)
 
     def on_wait(self, stage: Stage) -> None:
@@ -122,16 +113,26 @@ class Terminal:
         self.print_line(line, "→", "cyan")
 
 
-def run_in_terminal(
-    root: Path, run: Callable[[], dict[str, Any]], promotes: bool = True
-) -> dict[str, Any]:
-    """Return what `run`, which imports a flow, returns once Prefect's server is known."""
-    from amazon_electra.flows.runner import processes
-    from amazon_electra.flows.servers import health, stock
+class RunWarnings(logging.Handler):
+    """Prints what a run logs as a warning, once: a plan and the run itself say the same. Its errors
+    are printed when it ends.
+    """
 
+    def __init__(self, terminal: Terminal):
+        super().__init__(logging.WARNING)
+        self._terminal, self._printed = terminal, set[str]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if record.levelno < logging.ERROR and text not in self._printed:
+            self._printed.add(text)
+            self._terminal.print_line(text, "!", "yellow")
+
+
+def run_in_terminal(root: Path, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what `run`, which imports a flow, returns once Prefect's server is known."""
     health.check_named_server("PREFECT_API_URL")
-    if promotes:
-        health.check_named_server("MLFLOW_TRACKING_URI")
+    health.check_named_server("MLFLOW_TRACKING_URI")
     for name in ("LOGGING_HANDLERS_CONSOLE", "INTERNAL_LOGGING"):  # failures are printed here, once
         os.environ.setdefault(f"PREFECT_{name}_LEVEL", "CRITICAL")
     processes.interrupt_on_signals(signal.SIGTERM)
@@ -145,35 +146,14 @@ def run_in_terminal(
     from prefect import tags
     from prefect.exceptions import Abort
 
-    from amazon_electra.flows.runner.stage_runner import listeners
-    from amazon_electra.flows.servers.settings import TAG
-
     with Terminal() as terminal:
-        before = listeners.set((terminal,))
-        warnings = RunWarnings(terminal)
-        logging.getLogger("prefect.flow_runs").addHandler(warnings)
+        listeners.set((terminal,))
+        logging.getLogger("prefect.flow_runs").addHandler(RunWarnings(terminal))
         try:
             with tags(TAG):
                 return run()
         except Abort:  # it was cancelled in the UI
             raise KeyboardInterrupt from None
-        finally:
-            logging.getLogger("prefect.flow_runs").removeHandler(warnings)
-            listeners.reset(before)
-
-
-class RunWarnings(logging.Handler):
-    """Prints what a run logs as a warning; its errors are printed when it ends."""
-
-    def __init__(self, terminal: Terminal):
-        super().__init__(logging.WARNING)
-        self._terminal, self._printed = terminal, set[str]()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if record.levelno < logging.ERROR and text not in self._printed:
-            self._printed.add(text)  # a plan and the run itself say the same
-            self._terminal.print_line(text, "!", "yellow")
 
 
 def print_results(folder: Path) -> None:

@@ -129,7 +129,7 @@ def count_corpus(tasks: Sequence[str], corpus: Stage, store: Store) -> Counts | 
 
 def check_task(task: str, result: Mapping[str, Any]) -> None:
     """Raise UserError where a corpus with this result has no example for a task in a split."""
-    counts, classes = result.get("stars", {}), dict[Any, Any]()
+    counts, classes = result["stars"], dict[Any, Any]()
     if task.startswith(LABEL):
         column = task.removeprefix(LABEL)
         found = result["labels"][column]

@@ -17,7 +17,7 @@ from prefect.runtime import flow_run
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.flows.configuration.form import Parameters
-from amazon_electra.flows.plan import RunPlan, plan_run, planned
+from amazon_electra.flows.plan import RunPlan, format_total, list_lines, plan_run, planned
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from amazon_electra.flows.runner.processes import StageProcesses
 from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
@@ -37,7 +37,7 @@ from amazon_electra.flows.store.group import Groups, list_stages
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import save_registered
-from amazon_electra.flows.ui import artifacts, plan_page
+from amazon_electra.flows.ui import artifacts
 from amazon_electra.model.tracking.mlflow_run import FLOW_RUN, Tracking
 from amazon_electra.model.tracking.registry import list_registries
 
@@ -127,9 +127,8 @@ def run_graph(
     try:
         with follow_run(store, run, name):
             stages = list_stages(graph(lambda task: find(task).model), store)
-            lines = [*plan_page.list_lines(stages), *(f"note: {note}" for note in notes)]
-            page = "\n".join(["```", *lines, "```"])
-            runner.notify("on_plan", plan_page.format_total(stages), page)
+            page = "\n".join(["```", *list_lines(stages, notes), "```"])
+            runner.notify("on_plan", format_total(stages), page)
             last = maker.make_graph(graph(lambda task: find_later(task).model), notes)
             summary = publish_results(store, maker.stages, last, tracking)
             became, is_complete = register_models(wish, maker, find_later, last, tracking)

@@ -19,8 +19,9 @@ def plan_stages(form: Parameters, store: Store | None = None) -> list[Stage]:
     return [stage for stage, _ in list_stages(graph(plan), plan.store)]
 
 
+STARS = {f"{split}.{n}": 9 for split in ("train", "test") for n in range(1, 6)}
 RESULTS = {
-    "corpus": {"read": 100, "kept": 90, "splits": {"pretrain": 72, "test": 7}},
+    "corpus": {"read": 100, "kept": 90, "splits": {"pretrain": 72, "test": 7}, "stars": STARS},
     "vocabulary": {"size": 4000},
     "shards": {"sequences": 400, "tokens": 50_000},
     "dev-shards": {"sequences": 40, "tokens": 5_000},

@@ -69,7 +69,7 @@ def test_a_stage_is_shown_with_its_lineage_first(store, capsys):
     [first, _] = list_runs(store)
     _, lines = run(store, capsys, "show", first.last["fingerprint"])
     assert str(store.root) in lines[0]
-    assert [line.split()[0] for line in lines[1:4]] == ["pretraining", "corpus", "dump"]
+    assert [line.split()[0] for line in lines[1:5]] == ["report", "pretraining", "corpus", "dump"]
     assert any(line.startswith("result    answer ") for line in lines)
 
 

@@ -38,10 +38,10 @@ def finished(tmp_path, monkeypatch):
 def test_a_finished_run_is_shown_again_from_the_store_alone(finished, capsys):
     form, store, report = finished
     assert has_finished_run(store, report.inputs["dump"])
-    made = running.show_finished(form, plan_run(form, store))
+    made = running.find_finished(form, plan_run(form, store))
     assert made["folder"] == str(store.folder(report))
     assert made["registered"] == "version 1 became champion"
-    assert "dump" in capsys.readouterr().err
+    assert "nothing to do" in capsys.readouterr().out
 
 
 def promote_otherwise(form, store, report):
@@ -60,7 +60,7 @@ def change_the_dump(form, store, report):
 @pytest.mark.parametrize("change", [promote_otherwise, lose_a_stage, change_the_dump])
 def test_it_runs_where_something_has_changed(change, finished):
     now = change(*finished)
-    assert running.show_finished(now, plan_run(now, finished[1])) == {}
+    assert running.find_finished(now, plan_run(now, finished[1])) == {}
 
 
 RUN_CHANGED = """

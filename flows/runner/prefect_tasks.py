@@ -16,7 +16,7 @@ from prefect.exceptions import ObjectAlreadyExists
 from amazon_electra.beam_jobs.core.children import GRACE_SECONDS
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows.runner.logs import find_run_logger
-from amazon_electra.flows.runner.processes import Terminated, allow_jobs, end_children_on_error
+from amazon_electra.flows.runner.processes import Terminated
 from amazon_electra.flows.runner.stage_runner import StageRunner, allocate_threads
 from amazon_electra.flows.store.group import Group, Groups
 from amazon_electra.flows.store.stage import Stage
@@ -27,7 +27,7 @@ Failures = list[tuple[Stage, Exception]]
 RETRY_DELAYS = [10.0, 60.0, 300.0]
 """Seconds: a network hiccup, a restarted service, a pre-empted machine that comes back."""
 ACCELERATOR = "accelerator"
-"""Prefect's limit of the trainings that run at the same time under `up`: 1."""
+"""Prefect's limit of runs that train at the same time: one."""
 LEASE_SECONDS = 60.0
 """How long a killed run still holds the accelerator: the least that Prefect takes."""
 
@@ -66,7 +66,6 @@ def call_with_retries(name: str, function: Callable[[], T]) -> T:
     """Return what another server answers; in a flow a task of this name asks, with retries."""
     if FlowRunContext.get() is None:
         return function()
-
     answer: T = create_task(lambda: function(), name, name)()
     return answer
 
@@ -102,16 +101,16 @@ class PrefectStageMaker:
                     except Terminated:
                         raise
                     except KeyboardInterrupt as stopped:
-                        allow_jobs()
                         self.is_stopped = True
                         group = groups.throw(stopped)
+                        self.runner.processes.is_ending = False
                         continue
                     if failed and not group.may_fail:
                         raise_failures(failed, len(group.chains))
                     self.failed |= {stage.label: error for stage, error in failed}
                     group = groups.send({stage.path: error for stage, error in failed})
         finally:
-            self.runner.processes.end_idle()
+            self.runner.processes.end()
         return self.stages[-1]
 
     def make_group(self, group: Group) -> Failures:
@@ -125,16 +124,15 @@ class PrefectStageMaker:
         unmade = {stage.path for stage in stages}
         futures, running = dict[str, Any](), dict[Any, list[Stage]]()
         over, failed = SimpleQueue[Any](), Failures()
-        is_waiting = self._takes_accelerator and any(
+        is_held = self._takes_accelerator and any(
             stage.takes_accelerator and not self.store.manifest(stage) for stage in stages
         )
         try:
-            with hold_accelerator() if is_waiting else nullcontext(), end_children_on_error():
+            with hold_accelerator() if is_held else nullcontext():
                 while waiting or running:
                     ready = [chain for chain in waiting if not list_sources(chain) & unmade]
                     if ready and len(running) < group.at_once:
-                        chain = ready[0]
-                        waiting.remove(chain)
+                        waiting.remove(chain := ready[0])
                         made = [futures[path] for path in list_sources(chain) & futures.keys()]
                         future = self._create_task(chain).submit(wait_for=made)
                         futures |= {stage.path: future for stage in chain}
@@ -152,6 +150,9 @@ class PrefectStageMaker:
                         if not isinstance(error, Exception):
                             raise error
                         failed.append((chain[0], error))
+        except BaseException:
+            self.runner.processes.end()
+            raise
         finally:
             for future in running:  # their children have ended
                 future.wait(GRACE_SECONDS)

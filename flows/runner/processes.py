@@ -1,8 +1,7 @@
 """Child processes, each in a session of its own: start, follow, end.
 
-Stages are made in child processes (flows/run_stage.py), so that a crash of a trainer is an exit
-code here, that its memory is returned, and that it can be ended. No child outlives the process that
-started it (beam_jobs/core/children.py).
+Stages are made in them (flows/run_stage.py), so that a crash of a trainer is an exit code here and
+its memory is returned. None outlives the process that started it (beam_jobs/core/children.py).
 """
 
 import json
@@ -14,17 +13,18 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from select import select
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from amazon_electra.beam_jobs.core.children import GRACE_SECONDS, bind_command
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.flows.store.stage import Stage, write_request
-from amazon_electra.flows.store.store import LOG, REQUEST, Store
+from amazon_electra.flows.store.store import REQUEST, Store
 
+RUN_STAGE = "amazon_electra.flows.run_stage"
 POLL_SECONDS = 1.0
 """Between two looks into the log of a job for its progress."""
 PYTHON_ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
@@ -33,14 +33,6 @@ TRANSIENT_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP}
 """Memory that ran out, a machine that was taken away; what ends by SIGSEGV or SIGABRT is a bug and
 ends so again.
 """
-RUN_STAGE = "amazon_electra.flows.run_stage"
-JOBS_LOG = Path("logs", "jobs.log")
-"""Of a store: what processes of jobs write before their stages begin."""
-
-_living: set["Child"] = set()
-_ending = threading.Event()
-_starter = ThreadPoolExecutor(1, thread_name_prefix="children")
-"""The thread that starts all children: they end with the thread that started them."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -68,24 +60,20 @@ class Child(subprocess.Popen[bytes]):
         command: Sequence[str],
         log: Path,
         environment: Mapping[str, str] | None = None,
-        stdin: int = subprocess.DEVNULL,
-        stdout: int | None = None,
+        has_pipes: bool = False,
     ):
         """Start the command; `environment` is added to this process's own. What it writes is
-        appended to `log`, its stdout goes to a pipe if that is asked for.
+        appended to `log`; with `has_pipes` its stdin and stdout are pipes.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log, self.environment = log, dict(environment or {})
         with open(log, "ab") as file:
-            shown = " ".join(command)
-            file.write(f"\n== {time.strftime('%Y-%m-%d %H:%M:%S')} {shown}\n".encode())
-            file.flush()
             self.log_start = file.tell()
             super().__init__(
                 bind_command(command),
                 bufsize=0,
-                stdin=stdin,
-                stdout=file if stdout is None else stdout,
+                stdin=subprocess.PIPE if has_pipes else subprocess.DEVNULL,
+                stdout=subprocess.PIPE if has_pipes else file,
                 stderr=file,
                 env=os.environ | PYTHON_ENVIRONMENT | self.environment,
                 start_new_session=True,
@@ -96,7 +84,6 @@ class Child(subprocess.Popen[bytes]):
         code = super().wait(timeout)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        _living.discard(self)
         return code
 
     def end(self, grace: float | None = None) -> None:
@@ -115,44 +102,6 @@ class Child(subprocess.Popen[bytes]):
         return find_cause(self.returncode, self.log, self.log_start)
 
 
-def start_child(*arguments: Any, **options: Any) -> Child:
-    """Start a child; InterruptedError where the run is ending."""
-    refuse_when_ending()
-    child = _starter.submit(Child, *arguments, **options).result()
-    _living.add(child)
-    if _ending.is_set():  # a signal while it was being started: it was not among the living
-        child.end()
-        refuse_when_ending()
-    return child
-
-
-def refuse_when_ending() -> None:
-    """Raise InterruptedError after `end_children_on_error`, until jobs are allowed again."""
-    if _ending.is_set():
-        raise InterruptedError("the run is ending")
-
-
-def allow_jobs() -> None:
-    """Start jobs again: the run is over, or goes on after an error that was caught."""
-    _ending.clear()
-
-
-@contextmanager
-def end_children_on_error() -> Iterator[None]:
-    """When the block is left by an exception, end every child of this process, with one grace for
-    all of them, and refuse new ones.
-
-    A cancelled flow learns it in its main thread only; the threads that follow children find them
-    ended. So code that waits for such threads waits inside this block.
-    """
-    try:
-        yield
-    except BaseException:
-        _ending.set()
-        end_children(list(_living))
-        raise
-
-
 def end_children(children: Sequence[Child]) -> None:
     """End children, with one grace for all of them."""
     deadline = time.monotonic() + GRACE_SECONDS + 1
@@ -169,8 +118,13 @@ class StageProcesses:
 
     def __init__(self, store: Store):
         self._store, self._lock = store, threading.Lock()
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="children")
+        """The thread that starts all children: they end with the thread that started them."""
+        self._living: list[Child] = []
         self._idle: list[Child] = []
         self._begun: dict[str, Child] = {}
+        self.is_ending = False
+        """Whether no stage is begun: the run ends, or goes on once all have ended."""
 
     def begin(self, stage: Stage) -> None:
         """Have a process make a stage that is followed later, though it may be complete by then."""
@@ -181,47 +135,51 @@ class StageProcesses:
 
     def follow(self, stage: Stage) -> Iterator[dict[str, Any]]:
         """Yield what happens to a stage until it is complete: that another process is making it
-        (`waits`), that it has `begun`, its `progress`; raise why it cannot be made.
+        (`waits`), that it has `begun`, its `progress`, a `link`; raise why it cannot be made.
         """
         child = self._begun.pop(stage.path, None) or self._order(stage)
-        log, start, read = child.log, child.log_start, 0
+        place, is_over = (child.log, child.log_start), False
         try:
-            assert child.stdout is not None
-            while True:
-                event: dict[str, Any] = {"is": "progress"}
-                if select([child.stdout], [], [], POLL_SECONDS)[0]:
-                    line = child.stdout.readline()
-                    event = json.loads(line) if line else {"is": "failed", "code": child.wait()}
-                if event["is"] == "begun":
-                    log, start, read = Path(event["log"]), event["start"], event["start"]
-                if event["is"] in ("begun", "waits"):
-                    yield event
-                if read:
-                    reports, read = read_progress(log, read)
-                    yield from ({"is": "progress", "progress": report} for report in reports)
-                if event["is"] == "made":
-                    break
-                if event["is"] == "failed":
-                    refuse_when_ending()
-                    if "mistake" in event:
-                        raise UserError(**event["mistake"])
-                    code = event["code"] or os.EX_TEMPFAIL
-                    cause = event.get("error") or find_cause(code, log, start)
-                    raise_failure(stage.label, code, cause, self._store.folder(stage) / LOG)
+            with ExitStack() as stack:
+                log: IO[bytes] | None = None
+                while not is_over:
+                    event = read_event(child)
+                    if event["is"] == "begun":
+                        place = Path(event["log"]), event["start"]
+                        log = stack.enter_context(open(place[0], "rb"))
+                        log.seek(place[1])
+                    if event["is"] in ("begun", "waits"):
+                        yield event
+                    yield from read_reports(log) if log else ()
+                    is_over = event["is"] in ("made", "failed")
+            if event["is"] == "failed":
+                self._refuse_when_ending()
+                raise_failure(stage.label, event, *place)
         except BaseException:
             child.end()
             raise
         if stage.resources.beside:  # it has yielded its cores, and may not take them back
             child.end()
-            return
-        with self._lock:
-            self._idle.append(child)
+        else:
+            with self._lock:
+                self._idle.append(child)
 
     def end_idle(self) -> None:
         """End the processes that make nothing."""
         with self._lock:
             ended, self._idle = self._idle, []
         end_children(ended)
+
+    def end(self) -> None:
+        """End all processes, with one grace, and begin no stage until `is_ending` is false again.
+
+        A cancelled flow learns it in its main thread only; the threads that follow find them ended.
+        """
+        self.is_ending = True
+        with self._lock:
+            living = [child for child in self._living if child.returncode is None]
+            self._idle = []
+        end_children(living)
 
     def _order(self, stage: Stage) -> Child:
         """Have a process make a stage: an idle one of the same environment, or a new one."""
@@ -237,42 +195,55 @@ class StageProcesses:
                 self._idle.remove(child)
         if child is None:
             self.end_idle()
-            command = [sys.executable, "-m", RUN_STAGE, "--events", self._store.address]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-            child = start_child(command, self._store.root / JOBS_LOG, environment, **pipes)
+            child = self._start(environment)
         assert child.stdin is not None
         child.stdin.write(f"{stage.path}\n".encode())
         return child
 
+    def _start(self, environment: Mapping[str, str]) -> Child:
+        command = [sys.executable, "-m", RUN_STAGE, "--events", self._store.address]
+        log = self._store.root / "logs" / "jobs.log"  # of what they write before a stage begins
+        with self._lock:
+            self._refuse_when_ending()
+            child = self._starter.submit(Child, command, log, environment, True).result()
+            self._living = [one for one in self._living if one.returncode is None] + [child]
+        return child
 
-def read_progress(log: Path, start: int) -> tuple[list[dict[str, Any]], int]:
-    """Return what a job has reported of its progress in its log from a place on, and the place up
-    to which the log was read; nothing where the stage's folder is removed again.
-    """
-    reports = []
-    with suppress(FileNotFoundError), open(log, "rb") as file:
-        file.seek(start)
-        for line in file:
-            if not line.endswith(b"\n"):
-                break
-            start += len(line)
-            if line.startswith(b"PROGRESS "):
-                with suppress(ValueError):
-                    reports.append(json.loads(line.removeprefix(b"PROGRESS ")))
-            elif line.startswith(b"JOB "):  # beam_jobs.core.progress.announce_job
-                reports.append({"link": line.decode().removeprefix("JOB ").strip()})
-    return reports, start
+    def _refuse_when_ending(self) -> None:
+        if self.is_ending:
+            raise InterruptedError("the run is ending")
 
 
-def raise_failure(name: str, code: int, cause: str, log: Path) -> NoReturn:
-    """Raise the error of a job that ended with this exit code: a TransientError where another
-    attempt may pass.
-    """
-    may_pass = code == os.EX_TEMPFAIL or read_signal(code) in TRANSIENT_SIGNALS
+def read_event(child: Child) -> dict[str, Any]:
+    """Return what a process says next (run_stage.py), or `nothing` after POLL_SECONDS."""
+    assert child.stdout is not None
+    if not select([child.stdout], [], [], POLL_SECONDS)[0]:
+        return {"is": "nothing"}
+    line = child.stdout.readline()
+    return dict(json.loads(line)) if line else {"is": "failed", "code": child.wait()}
+
+
+def read_reports(log: IO[bytes]) -> Iterator[dict[str, Any]]:
+    """Yield what a job has reported in its log since the last call."""
+    while (line := log.readline()).endswith(b"\n"):
+        if line.startswith(b"PROGRESS "):
+            with suppress(ValueError):
+                yield {"is": "progress", "progress": json.loads(line.removeprefix(b"PROGRESS "))}
+        elif line.startswith(b"JOB "):  # beam_jobs.core.progress.announce_job
+            yield {"is": "link", "address": line.decode().removeprefix("JOB ").strip()}
+    log.seek(-len(line), os.SEEK_CUR)
+
+
+def raise_failure(name: str, event: Mapping[str, Any], log: Path, start: int) -> NoReturn:
+    """Raise the error of a stage that failed: a TransientError where another attempt may pass."""
+    if "mistake" in event:
+        raise UserError(**event["mistake"])
+    code = event["code"] or os.EX_TEMPFAIL
+    cause = event.get("error") or find_cause(code, log, start)
+    if code == os.EX_TEMPFAIL or read_signal(code) in TRANSIENT_SIGNALS:
+        raise TransientError(f"{name} failed: {cause} (exit code {code}; log: {log})")
     again = "the same command continues at this stage once the cause is fixed"
-    again = "a second attempt may pass" if may_pass else again
-    kind = TransientError if may_pass else JobFailed
-    raise kind(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
+    raise JobFailed(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
 
 
 def find_cause(code: int, log: Path, start: int) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from contextvars import ContextVar
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
@@ -18,7 +19,6 @@ from amazon_electra.model.tracking.mlflow_run import FINGERPRINT, TrackedRun, Tr
 log = logging.getLogger("amazon_electra")
 TRAINED = ("discriminator", "encoder")
 """Folder of what a pre-training made (model/pretraining/save.py), the first that is there."""
-
 
 listeners: ContextVar[tuple[Any, ...]] = ContextVar("listeners", default=())
 """Show the runs that this context starts, besides Prefect: the terminal of `amazon-electra run`
@@ -52,7 +52,7 @@ class StageRunner:
         stage = next((stage for stage in reversed(chain) if stage.tracked), None)
         if stage is None:
             return
-        result = manifests[-1]["result"]
+        result, folder = manifests[-1]["result"], self.store.folder(stage)
         # of an evaluation test.accuracy, and its interval test.accuracy.low, test.accuracy.high
         metrics = {
             f"{result.get('split', 'test')}.{name.removesuffix('.value')}": value
@@ -60,9 +60,9 @@ class StageRunner:
         }
         if run := self.tracked.get(stage.fingerprint):
             self.tracking.log_metrics(metrics, run)
-        elif ((folder := self.store.folder(stage)) / "metrics.jsonl").exists():
+        elif (folder / "metrics.jsonl").exists():
             metrics |= flatten_numbers(manifests[chain.index(stage)]["result"])
-            self.tracking.mirror_folder(stage.label, folder, *self._describe(stage), metrics)
+            self.tracking.mirror_folder(*self._describe(stage), metrics)
 
     def complete_stage(self, stage: Stage) -> Manifest:
         """Return the stage's manifest; have a process make the stage first where it is not
@@ -92,15 +92,15 @@ class StageRunner:
                 for event in self.processes.follow(stage):
                     if event["is"] == "begun":
                         has_begun = True
-                        self.notify("on_start", stage, str(folder / LOG))
+                        self.notify("on_start", stage, event["log"])
                         if stage.tracked:
-                            mirrored = stage.label, folder, *self._describe(stage)
-                            tracked = stack.enter_context(self.tracking.follow_folder(*mirrored))
+                            follow = self.tracking.follow_folder(*self._describe(stage))
+                            tracked = stack.enter_context(follow)
                             self.tracked[stage.fingerprint] = tracked
                     elif event["is"] == "waits":
                         self.notify("on_wait", stage)
-                    elif "link" in event["progress"]:
-                        self.notify("on_link", stage, event["progress"]["link"])
+                    elif event["is"] == "link":
+                        self.notify("on_link", stage, event["address"])
                     else:
                         self.notify("on_progress", stage, event["progress"])
                 if tracked and (made := self.store.manifest(stage)):
@@ -112,18 +112,18 @@ class StageRunner:
             raise
         except UserError as mistake:
             self.notify("on_failure", stage, f"{mistake} (log: {folder / LOG})")
-            message = f"{stage.label}: {mistake.message}"
-            raise UserError(message, mistake.field, mistake.value) from None
+            raise
         except (KeyboardInterrupt, InterruptedError):
             if has_begun:
                 self.notify("on_stop", stage)
             raise
         return has_begun
 
-    def _describe(self, stage: Stage) -> tuple[dict[str, str], dict[str, str]]:
-        """Return the parameters and tags of a stage's run in MLflow."""
+    def _describe(self, stage: Stage) -> tuple[str, Path, dict[str, str], dict[str, str]]:
+        """Return the name, folder, parameters and tags of a stage's run in MLflow."""
         own = {"amazon_electra.stage": stage.name, FINGERPRINT: stage.fingerprint}
-        return flatten_parameters(stage.parameters), {**self.tags, **stage.labels, **own}
+        tags = {**self.tags, **stage.labels, **own}
+        return stage.label, self.store.folder(stage), flatten_parameters(stage.parameters), tags
 
     def notify(self, event: str, *what: Any) -> None:
         """Call every listener that hears this event; one that fails stops neither the others nor
@@ -148,10 +148,9 @@ def allocate_threads(chains: Sequence[Sequence[Stage]], at_once: int) -> list[li
     threads = (os.cpu_count() or 1) // max(1, min(at_once, len(chains)))
     if threads < 2 or not all(stage.runs_beside for stage in jobs):
         return [list(chain) for chain in chains]
-    return [
-        [
-            replace(one, resources=one.resources.replace(threads=threads)) if one.has_job else one
-            for one in chain
-        ]
-        for chain in chains
-    ]
+
+    def allocate(stage: Stage) -> Stage:
+        resources = stage.resources.replace(threads=threads)
+        return replace(stage, resources=resources) if stage.has_job else stage
+
+    return [list(map(allocate, chain)) for chain in chains]

@@ -13,7 +13,6 @@ from prefect.client.orchestration import get_client
 from prefect.exceptions import Abort, TerminationSignal
 from prefect.states import Cancelled
 
-from amazon_electra.flows.runner.processes import allow_jobs, end_children_on_error
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import mark_run
 
@@ -23,7 +22,7 @@ ASK_SECONDS = 10.0
 
 @contextmanager
 def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
-    """Mark a run while the block lasts, watch for its cancellation, and end its jobs on an error.
+    """Mark a run while the block lasts, and watch for its cancellation.
 
     Raises Prefect's Abort, at which its engine leaves the state at the server as it is, once the
     run is cancelled.
@@ -31,7 +30,7 @@ def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
     over, cancelled = threading.Event(), threading.Event()
     watch, context = (watch_for_cancellation, run, over, cancelled), contextvars.copy_context()
     try:
-        with mark_run(store, run, name), end_children_on_error():
+        with mark_run(store, run, name):
             threading.Thread(target=context.run, args=watch, daemon=True).start()
             try:
                 yield
@@ -41,8 +40,6 @@ def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
         if cancelled.is_set():
             raise Abort(f"the run {run} was cancelled") from None
         raise
-    finally:
-        allow_jobs()
 
 
 def watch_for_cancellation(run: str, over: threading.Event, cancelled: threading.Event) -> None:

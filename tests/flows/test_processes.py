@@ -19,8 +19,7 @@ LONG = {"seconds_a_step": 1000}
 
 @pytest.fixture
 def store(tmp_path):
-    yield Store(tmp_path / "store")
-    processes.allow_jobs()
+    return Store(tmp_path / "store")
 
 
 @pytest.fixture
@@ -111,7 +110,7 @@ def test_stubborn_jobs_are_killed_after_one_grace(tmp_path, monkeypatch):
     for output in (tmp_path / "a", tmp_path / "b"):
         given = f"Path({str(output)!r}), how='stubborn', seconds_a_step=1000"
         command = [sys.executable, "-c", f"from tests.flows.job import Path, run; run({given})"]
-        children.append(processes.start_child(command, tmp_path / "log.txt"))
+        children.append(processes.Child(command, tmp_path / "log.txt"))
         pids += [read_pid(output / "pid"), read_pid(output / "grandchild")]
     assert all(map(alive, pids))
     processes.end_children(children)
@@ -119,27 +118,22 @@ def test_stubborn_jobs_are_killed_after_one_grace(tmp_path, monkeypatch):
     assert sum(waited) < 2
 
 
-def test_an_exception_in_the_flow_ends_all_jobs(store):
+def test_an_exception_in_the_flow_ends_all_jobs(store, together):
     failures, stages = [], [toy(name, **LONG) for name in "ab"]
 
     def follow_one(stage):
         try:
-            make(store, stage)
+            make(store, stage, together)
         except BaseException as failure:
             failures.append(failure)
 
     threads = [threading.Thread(target=follow_one, args=(stage,)) for stage in stages]
 
-    def cancelled_run():
-        with processes.end_children_on_error():
-            for thread in threads:
-                thread.start()
-            for stage in stages:
-                read_pid(store.folder(stage) / "pid")
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        cancelled_run()
+    for thread in threads:
+        thread.start()
+    for stage in stages:
+        read_pid(store.folder(stage) / "pid")
+    together.end()
     for thread in threads:
         thread.join()
     assert [type(failure) for failure in failures] == [InterruptedError] * 2

@@ -6,7 +6,6 @@ help, shown in the UI, mirrored to MLflow. Stages the store holds already are no
 repeated run does nothing and an interrupted one continues.
 """
 
-from functools import partial
 from typing import Any
 
 from prefect import flow
@@ -19,14 +18,13 @@ from amazon_electra.flows.prepare import have_prepared, make_data
 from amazon_electra.flows.runs.graph_run import name_run, run_plan
 from amazon_electra.flows.stages import report
 from amazon_electra.flows.stages.cells import (
-    Cell,
     Failed,
-    choose_settings,
     find_failure,
     keep_complete,
     list_cells,
     order_chains,
 )
+from amazon_electra.flows.stages.finetuning import Cell
 from amazon_electra.flows.stages.model import (
     build_model_stages,
     build_unlabelled_stages,
@@ -47,7 +45,7 @@ def graph(run: RunPlan) -> Groups:
     """Dump → corpus → (vocabulary → shards →) pre-training → arms × tasks → model, report."""
     p, store, origin = run.form, run.store, run.origin
     data = yield from make_data(run)
-    corpus, counts, decided, made = data.corpus, data.counts, data.decided, [*data.made]
+    corpus, counts, decided = data.corpus, data.counts, data.decided
     at_once, trained = p.finetuning.at_once, list[Stage]()
     if origin and decided.adaptation == "contrast":
         trained = [build_contrastive_stage(p.pretraining, corpus, origin, beside=at_once - 1)]
@@ -56,31 +54,26 @@ def graph(run: RunPlan) -> Groups:
         trained = [build_pretraining_stage(p, data.shards, beside=at_once - 1, **sources)]
     encoder = trained[0] if trained else origin or corpus
 
-    settings = choose_settings(p.finetuning, p.recipe, counts, data.length, bool(origin))
-    known = p, decided.arms, settings, counts, corpus, encoder, origin, run.classes
+    known = p, decided.arms, data.length, counts, corpus, encoder, origin, run.classes
     cells, curve = list(list_cells(*known)), list(list_cells(*known, is_curve=True))
     # What needs no new encoder is made beside its training, the rest after it; an accelerator
     # trains alone, after the first answers.
     is_shared = not has_accelerator(p.pretraining.device)
 
     def is_late(cell: Cell) -> bool:
-        waits = bool(trained) and cell.finetuned.is_made_of({encoder.fingerprint})
         is_slow = not (is_shared or find_arm(cell.finetuned.config.arm).is_cheap)
-        return waits or is_slow or bool(cell.parts)
+        return is_slow or cell.finetuned.is_made_of([one.fingerprint for one in trained])
 
-    late = [cell for cell in (*cells, *curve) if is_late(cell)]
-    ready = [cell for cell in (*cells, *curve) if not is_late(cell)]
-    order = partial(order_chains, labels=counts.labels)
-    training, made, failed = [trained] if trained else [], [*made, *trained], Failed()
+    ready, late = ([c for c in (*cells, *curve) if is_late(c) is one] for one in (False, True))
+    steps: list[tuple[list[Stage], list[Cell]]] = [(trained, ready), ([], late)]
+    if not is_shared:
+        steps = [([], ready), (trained, []), ([], late)]
+    made, failed = [*data.made, *trained], Failed()
     try:
-        chains = order(ready, at_once - len(training) * is_shared)
-        if not is_shared:
-            failed |= (yield Group(chains, at_once, may_fail=True)) or {}
-            chains = []
-        failed |= (yield Group([*training, *chains], at_once, may_fail=True)) or {}
-        for combines in (False, True):
-            own = [c for c in late if bool(c.parts) == combines and not find_failure(c, failed)]
-            failed |= (yield Group(order(own, at_once), at_once, may_fail=True)) or {}
+        for trainings, own in steps:
+            chains = order_chains([c for c in own if not find_failure(c, failed)], counts.labels)
+            group = Group([*([one] for one in trainings), *chains], at_once, may_fail=True)
+            failed |= (yield group) or {}
     except KeyboardInterrupt:  # the best so far becomes the model
         cells, curve = keep_complete(cells, store), keep_complete(curve, store)
         if not cells:
@@ -106,9 +99,19 @@ def graph(run: RunPlan) -> Groups:
     if not cells:
         return  # nothing was measured
     yield Group([[one] for one in compare_with_champions(models, run.find_champion)])
-    failures = [f"{title} failed: {cause}" for title, cause in causes.items() if cause]
-    of_run = report.format_command(p), made, encoder, cells, curve, models, failures, data.reading
-    yield Group.of(report.build_report_stage(p.recipe, run.dump, report.RunFacts(*of_run)))
+    yield Group.of(
+        report.build_report_stage(
+            p,
+            run.dump,
+            made,
+            encoder,
+            cells,
+            curve=curve,
+            models=models,
+            failures=[f"{title} failed: {cause}" for title, cause in causes.items() if cause],
+            reading=data.reading,
+        )
+    )
 
 
 @flow(name="domain-adaptation", flow_run_name=name_run)

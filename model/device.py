@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from amazon_electra.beam_jobs.core.command import keep_freed_memory, main
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.command import keep_freed_memory
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.model.processes import Rank
 
 MAX_FP32_ERROR = 1e-5
@@ -218,7 +218,10 @@ def open_device(kind: str, precision: str) -> Device:
     """Return the device of a kind (auto, cpu, cuda, xla, xla-spmd); UserError if it is absent."""
     if kind == "auto":
         kind = "cuda" if torch.cuda.is_available() else "cpu"
-    check_device(kind)
+    is_there = kind != "cuda" or torch.cuda.is_available()
+    require(is_there, "torch sees no CUDA device here; use `device cpu`", "device", "cuda")
+    is_there = not kind.startswith("xla") or find_spec("torch_xla") is not None
+    require(is_there, "torch_xla is not installed here; install the extra [tpu]", "device", "xla")
     return {"cpu": Device, "cuda": Cuda, "xla": Xla, "xla-spmd": XlaSpmd}[kind](precision)
 
 
@@ -226,23 +229,3 @@ def expect_document_attention(kind: str, precision: str) -> bool:
     """Return whether a device of this kind will have `has_document_attention`, unopened."""
     is_gpu = kind == "cuda" or (kind == "auto" and torch.cuda.is_available())
     return is_gpu and precision != "fp32"
-
-
-def check_device(kind: str) -> None:
-    is_there = kind != "cuda" or torch.cuda.is_available()
-    require(is_there, "torch sees no CUDA device here; use `device cpu`", "device", "cuda")
-    is_there = not kind.startswith("xla") or find_spec("torch_xla") is not None
-    require(is_there, "torch_xla is not installed here; install the extra [tpu]", "device", "xla")
-
-
-def run() -> dict[str, str]:
-    """Return why there is no such device, empty if there is one."""
-    try:
-        check_device(sys.argv[1])
-    except UserError as missing:
-        return {"missing": missing.message}
-    return {"missing": ""}
-
-
-if __name__ == "__main__":
-    main(run)

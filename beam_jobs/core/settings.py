@@ -113,9 +113,10 @@ def list_mistakes(invalid: ValidationError, kind: type[Settings] | None = None) 
     mistakes = []
     for error in invalid.errors():
         path = [str(part) for part in error["loc"]]
-        while path and path[-1].isdecimal():  # an item of a list
-            path.pop()
         cause, value = error.get("ctx", {}).get("error"), error["input"]
+        has_field = isinstance(cause, UserError) and cause.field
+        while path and path[-1].isdecimal() and not has_field:  # an item of a list
+            path.pop()
         message = str(error["msg"]).removeprefix("Value error, ").replace("Input should", "must", 1)
         message = message.partition(", unable to parse")[0].replace("Field required", "is missing")
         if isinstance(cause, UserError):

@@ -26,7 +26,6 @@ from amazon_electra.flows.runs.follow import follow_run
 from amazon_electra.flows.servers import stock
 from amazon_electra.flows.servers.access import find_running_servers
 from amazon_electra.flows.servers.settings import PAUSED_EVENT
-from amazon_electra.flows.stages import pretraining
 from amazon_electra.flows.stages.dump import name_dump
 from amazon_electra.flows.store.flatten import (
     flatten_numbers,
@@ -98,7 +97,6 @@ def run_graph(
     person looks at next, and what failed without ending the run. What is added to `notes` meanwhile
     is logged. `begun` makes the first stages already.
     """
-    pretraining.check_device(parameters.pretraining.device)
     check_engine(parameters)
     store.check_access()
     run, name = str(flow_run.id or ""), flow_run.name or "run"

@@ -1,7 +1,8 @@
 """Fine-tuning: an arm on one task with one seed, the search for its settings, its evaluation."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,7 +14,6 @@ from amazon_electra.flows.stages.pretraining import resolve_recipe
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import find_arm
-from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.encoders.config import (
     copy_architecture,
     describe_start,
@@ -21,10 +21,8 @@ from amazon_electra.model.encoders.config import (
 )
 from amazon_electra.model.finetuning import VERSION
 from amazon_electra.model.finetuning.config import FinetuneConfig
-from amazon_electra.model.finetuning.request import change_settings
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.objectives import find_objective
-from amazon_electra.model.recipes import RECIPES
 
 PART = "part "
 """Before the arm of an input that another arm combines."""
@@ -68,26 +66,28 @@ class Finetuned(Stage):
     name, version = "finetuning", VERSION
     Config: ClassVar[type[Settings]] = FinetuneConfig
     headline: ClassVar[tuple[str, ...]] = (
-        "n_train",
-        "learning_rate",
-        "dev.accuracy",
-        "dev.macro_f1",
+        *("n_train", "learning_rate", "dev.accuracy", "dev.macro_f1"),
     )
     tracked = True
     takes_accelerator = runs_beside = True
 
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        """The evaluation on test."""
+        inputs = {"data": self.inputs["data"], "model": self}
+        return Evaluation(TaskConfig(task=self.config.task), inputs, title=f"{self.title} · test")
+
     @property
     def parameters(self) -> Mapping[str, Any]:
         config, arm = self.config, find_arm(self.config.arm)
-        base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
-        settings = change_settings(base, config.settings)
+        settings = config.resolve_settings()
         described = {"arm": config.arm, "task": config.task, "seed": config.seed}
         if config.phrases is not None and arm.is_cheap and arm.reads_encoder:
             described["phrases"] = config.phrases
         if arm.settings is not None:
-            read = settings.model_dump(include=set(arm.settings))
-            is_same = arm.is_cheap and settings.n_train is None  # with each seed
-            return described | {"settings": read, **({"seed": 0} if is_same else {})}
+            if arm.is_cheap and settings.n_train is None:
+                described["seed"] = 0  # it is the same with each
+            return {**described, "settings": settings.model_dump(include=set(arm.settings))}
         described["settings"] = settings.model_dump()
         if config.start == "trained":
             return described
@@ -103,13 +103,13 @@ class Finetuned(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.finetune import finetune
 
-        config, evaluation = self.config, store.folder(build_evaluation_stage(self))
+        config = self.config
         if search := self.inputs.get("search"):
             found = read_json(store.fetch(search, "best.json") / "best.json")["settings"]
             best = {name: format_value(value) for name, value in found.items()}
             config = config.replace(settings={**config.settings, **best})
         parts = [store.fetch(one) for name, one in self.inputs.items() if name.startswith(PART)]
-        sources = self.locate_sources(store, folder)
+        sources, evaluation = self.locate_sources(store, folder), store.folder(self.evaluation)
         return finetune(config, evaluation=evaluation, parts=parts, **sources).content
 
     def locate_sources(self, store: Store, folder: Path) -> dict[str, Any]:
@@ -183,78 +183,60 @@ class Start:
     """What an arm combines: fine-tunings on the same data with the same settings."""
 
 
-@dataclass(frozen=True)
-class Finetuning:
-    """A fine-tuning as a run or a study asks for it."""
-
-    start: Start
-    task: str
-    seed: int
-    data: Stage
-    settings: Mapping[str, str]
-    """As texts."""
-    recipe: str = ""
-    """Whose fine-tuning settings hold where `settings` says nothing; empty: the defaults."""
-    device: str = "auto"
-    search: Stage | None = None
-    """Finds the settings that `settings` leaves open."""
-    phrases: dict[str, list[str]] | None = None
-    """Of the classes, in place of the task's own."""
-
-    @property
-    def config(self) -> FinetuneConfig:
-        recipe: Any = self.recipe or None
-        return FinetuneConfig(
-            arm=self.start.arm,
-            start=self.start.kind,
-            task=self.task,
-            seed=self.seed,
-            recipe=recipe,
-            settings=dict(self.settings),
-            phrases=self.phrases,
-        )
-
-    def list_sources(self) -> dict[str, Any]:
-        """Return `inputs`, `reads` and `resources` of the stage. A random encoder depends on the
-        vocabulary of the encoder whose architecture it shares, not on its weights.
-        """
-        start, encoder, reads = self.start, self.start.encoder, dict[str, Stage]()
-        inputs = {"data": self.data, "teacher": start.teacher, "search": self.search}
-        for part in start.parts:
-            inputs[f"{PART}{part.arm}"] = build_finetuning_stage(replace(self, start=part), "", {})
-        if encoder and find_arm(start.arm).reads_encoder:
-            if start.kind == "trained":
-                inputs["encoder"] = encoder
-            elif shards := encoder.inputs.get("shards"):
-                inputs["vocabulary"] = shards.inputs.get("vocabulary", shards)  # of external ones
-                inputs["architecture"] = encoder.inputs.get("origin")
-                reads["shape"] = encoder
-            else:
-                inputs["architecture"] = encoder.inputs.get("origin", encoder)
-        return {
-            "inputs": {name: stage for name, stage in inputs.items() if stage},
-            "reads": reads,
-            "resources": Resources(device=self.device),
-        }
-
-
-def build_finetuning_stage(asked: Finetuning, title: str, labels: Mapping[str, str]) -> Finetuned:
-    """Return the stage of a fine-tuning; its job makes the evaluation along with it."""
-    return Finetuned(asked.config, **asked.list_sources(), title=title, labels=labels)
-
-
-def build_evaluation_stage(finetuned: Stage) -> Evaluation:
-    """Return the evaluation of a fine-tuned model on test."""
-    return Evaluation(
-        TaskConfig(task=finetuned.config.task),
-        {"data": finetuned.inputs["data"], "model": finetuned},
-        title=f"{finetuned.title} · test",
+def build_finetuning(
+    asked: FinetuneConfig, data: Stage, start: Start, device: str = "auto", **about: Any
+) -> Finetuned:
+    """Return the fine-tuning of what is asked from a start, which says its arm; `about` are its
+    title and labels. A random encoder depends on the vocabulary of the encoder whose architecture
+    it shares, not on its weights.
+    """
+    inputs, reads = {"data": data, "teacher": start.teacher}, dict[str, Stage]()
+    for part in start.parts:
+        inputs[f"{PART}{part.arm}"] = build_finetuning(asked, data, part, device)
+    encoder = start.encoder if find_arm(start.arm).reads_encoder else None
+    if encoder and start.kind == "trained":
+        inputs["encoder"] = encoder
+    elif encoder:
+        inputs["architecture"] = encoder.inputs.get("origin")
+        if shards := encoder.inputs.get("shards"):
+            inputs["vocabulary"] = shards.inputs.get("vocabulary", shards)  # of external ones
+            reads["shape"] = encoder
+        elif not inputs["architecture"]:
+            inputs["architecture"] = encoder
+    return Finetuned(
+        asked.replace(arm=start.arm, start=start.kind),
+        {name: stage for name, stage in inputs.items() if stage},
+        reads=reads,
+        resources=Resources(device=device),
+        **about,
     )
 
 
-def build_search_stage(
-    asked: Finetuning, space: Mapping[str, Any], trials: int, title: str
-) -> Search:
-    """Return the search for the settings of a fine-tuning."""
-    config = SearchConfig(**dict(asked.config), space=dict(space), trials=trials)
-    return Search(config, **asked.list_sources(), title=title)
+@dataclass(frozen=True)
+class Cell:
+    """One fine-tuning of an arm and its evaluation."""
+
+    arm: str
+    task: str
+    finetuned: Finetuned
+    labels: int = 0
+    """Labels it is trained with, a point of the label curve; 0: all."""
+    pretraining_seed: int | None = None
+    """Of a study that pre-trains what the arm starts from."""
+
+    @property
+    def evaluated(self) -> Evaluation:
+        return self.finetuned.evaluation
+
+    @property
+    def seed(self) -> int:
+        return int(self.finetuned.config.seed)
+
+    @property
+    def chain(self) -> tuple[Stage, ...]:
+        return self.finetuned, self.evaluated
+
+    @property
+    def parts(self) -> list[Stage]:
+        """The fine-tunings of other cells that its own is made of."""
+        return [stage for name, stage in self.finetuned.inputs.items() if name.startswith(PART)]

@@ -1,19 +1,13 @@
 """Trainings of an encoder: on shards, or on the titles and bodies of a corpus."""
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
-
-from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.nesting import read_json
-from amazon_electra.beam_jobs.core.settings import Settings, replace_settings
+from amazon_electra.beam_jobs.core.settings import replace_settings
 from amazon_electra.flows.configuration import form
 from amazon_electra.flows.configuration.form import CONTRASTIVE, Parameters
 from amazon_electra.flows.policy import PASSES, TOKENS
@@ -45,16 +39,11 @@ KEEP = "keep_checkpoints"
 """Setting without which a stage that is complete has no checkpoints any more."""
 
 
-class TrainingConfig(Settings):
-    """What decides a pre-training besides its inputs."""
+class TrainingConfig(PretrainConfig):
+    """What decides a pre-training besides its inputs; its seed and, where they are asked for, its
+    steps are among `settings`.
+    """
 
-    recipe: str
-    settings: dict[str, str] = Field(default={})
-    """That differ from the recipe's."""
-    seed: int = 0
-    steps: int | None = None
-    """None: as many as `tokens`, `same_flops_as` or `same_tokens_as` come to, else as the recipe
-    says."""
     tokens: int | None = None
     passes: int = 0
     """With `tokens`: no more than so many passes through the shards."""
@@ -80,15 +69,15 @@ class Pretraining(Stage):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        config, origin = self.config, self.inputs.get("origin")
-        recipe, described = RECIPES[config.recipe], config.model_dump(mode="json")
+        recipe, described = RECIPES[self.config.recipe], self.config.model_dump(mode="json")
         described["settings"].pop(KEEP, None)
-        if origin:
+        described["recipe.pretraining"] = recipe.pretraining.model_dump()
+        if "origin" in self.inputs:
             heads = dict(NEW_HEAD_SETTINGS), dict(OLD_HEAD_SETTINGS)
             described["start_defaults"] = [*heads, dict(MASK_PROBABILITIES), GENERATOR_DEPTH]
         else:
             described["recipe.architecture"] = recipe.architecture.model_dump()
-        return {**described, "recipe.pretraining": recipe.pretraining.model_dump()}
+        return described
 
     def locate(self, store: Store, on_engine: bool = False) -> str:
         """Return the encoder to fine-tune; before it is made, the one that its settings lead to."""
@@ -101,41 +90,29 @@ class Pretraining(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.pretrain import pretrain
 
-        config, origin = self.config, self.inputs.get("origin")
-        dev, validation = self.inputs.get("dev_shards"), None
-        if dev and (made := store.manifest(dev)) and made["result"]["sequences"]:
-            validation = store.fetch(dev)
-        settings = {**config.settings, "seed": str(config.seed)}
-        if not validation:  # they decide nothing
-            settings = {n: v for n, v in settings.items() if not n.startswith("validate_")}
-        steps = self.count_steps(store) or None
+        origin, dev = (self.inputs.get(name) for name in ("origin", "dev_shards"))
+        made = dev and store.manifest(dev)
         return pretrain(
-            PretrainConfig(recipe=config.recipe, steps=steps, settings=settings),
+            self.config.narrow(PretrainConfig).replace(steps=self.count_steps(store)),
             Path(self.inputs["shards"].locate(store)),
             folder,
             start_from=Path(origin.locate(store)) if origin else None,
-            validation=validation,
+            validation=store.fetch(dev) if dev and made and made["result"]["sequences"] else None,
             resources=divide_cores(self.resources),
         ).content
 
-    def count_steps(self, store: Store) -> int:
-        """Return its steps once its shards are there; 0: as many as the recipe says."""
-        config = self.config
-        if config.steps:
-            return int(config.steps)
-        batch = resolve_recipe(self).pretraining.batch
+    def count_steps(self, store: Store) -> int | None:
+        """Return the steps that its shards and its budget lead to; None without a budget."""
+        config, batch = self.config, resolve_recipe(self).pretraining.batch
         if config.tokens:
-            made = store.manifest(self.inputs["shards"])
-            assert made  # an input
-            counts = made["result"]
+            counts = (store.manifest(self.inputs["shards"]) or {})["result"]
             share = min(1.0, config.tokens / max(1, config.passes * counts["tokens"]))
             return max(1, round(share * config.passes * counts["sequences"] / batch))
         if other := self.reads.get("equal"):
-            steps = other.parameters["steps"] or resolve_recipe(other).pretraining.steps
             how = self.resources.device, bool(config.same_flops_as)
             ratio = measure_step(store, other, *how) / measure_step(store, self, *how)
-            return max(1, round(steps * ratio))
-        return 0
+            return max(1, round(resolve_recipe(other).pretraining.steps * ratio))
+        return None
 
 
 class ContrastiveAdaptation(Stage):
@@ -193,15 +170,6 @@ def measure_step(store: Store, training: Stage, device: str, is_flops: bool) -> 
     return float(recipe.pretraining.batch * of_sequence)
 
 
-def check_device(device: str) -> None:
-    """Raise UserError where the device is not there: training comes hours after the data."""
-    if device in ("auto", "cpu"):
-        return
-    command = [sys.executable, "-P", "-m", "amazon_electra.model.device", device]
-    missing = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    require(not missing["missing"], missing["missing"], "pretraining.device", device)
-
-
 def divide_cores(given: Resources) -> TrainingResources:
     """Return a training's share of the cores: on a CPU the jobs beside it have one each."""
     threads, processes = given.threads, given.processes
@@ -220,9 +188,7 @@ def has_accelerator(device: str) -> bool:
 
 
 def build_training(
-    recipe: str,
-    settings: Mapping[str, str],
-    seed: int,
+    config: TrainingConfig,
     shards: Stage,
     resources: Resources,
     *,
@@ -230,19 +196,14 @@ def build_training(
     origin: Stage | None = None,
     dev: Stage | None = None,
     equal: Stage | None = None,
-    **budget: Any,
 ) -> Pretraining:
-    """Return a pre-training on these shards, from `origin` or random weights. `budget` are the
-    fields of TrainingConfig that decide its steps, by those of the pre-training `equal` perhaps.
+    """Return a pre-training on these shards, from `origin` or random weights, on a budget by that
+    of the pre-training `equal` perhaps.
     """
     found = {"shards": shards, "origin": origin, "dev_shards": dev}
-    return Pretraining(
-        TrainingConfig(recipe=recipe, settings=dict(settings), seed=seed, **budget),
-        {name: stage for name, stage in found.items() if stage},
-        reads={"equal": equal} if equal else {},
-        resources=resources,
-        title=title,
-    )
+    inputs = {name: stage for name, stage in found.items() if stage}
+    reads = {"equal": equal} if equal else {}
+    return Pretraining(config, inputs, reads=reads, resources=resources, title=title)
 
 
 def build_pretraining_stage(
@@ -254,13 +215,16 @@ def build_pretraining_stage(
     beside: int = 0,
 ) -> Pretraining:
     """Return the pre-training of the form; on a CPU it leaves `beside` cores to other jobs."""
-    chosen = p.pretraining
-    budget: dict[str, Any] = {"steps": chosen.steps}
-    if origin and p.recipe == "published" and not chosen.steps:
+    chosen, budget = p.pretraining, dict[str, Any]()
+    settings = {**chosen.trainer_settings, "seed": str(chosen.seed)}
+    if chosen.steps:
+        settings["steps"] = str(chosen.steps)
+    elif origin and p.recipe == "published":
         budget = {"tokens": TOKENS, "passes": PASSES}
+    recipe: Any = p.recipe
+    config = TrainingConfig(recipe=recipe, settings=settings, **budget)
     resources = Resources(device=chosen.device, processes=chosen.processes, beside=beside)
-    own = p.recipe, chosen.trainer_settings, chosen.seed, shards, resources
-    return build_training(*own, origin=origin, dev=dev, **budget)
+    return build_training(config, shards, resources, origin=origin, dev=dev)
 
 
 def build_contrastive_stage(

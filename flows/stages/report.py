@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +10,7 @@ from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import list_changes, write_options
-from amazon_electra.flows.stages.cells import Cell
+from amazon_electra.flows.stages.finetuning import Cell
 from amazon_electra.flows.stages.origin import describe_origin, get_name, list_place_files
 from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.store.stage import Stage
@@ -31,6 +30,12 @@ class ReportConfig(Settings):
     """What decides a report besides the evaluations."""
 
     title: str
+
+
+class StudyConfig(Settings):
+    """What decides the report of a study besides the evaluations."""
+
+    study: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -53,12 +58,6 @@ class Report(Stage):
         return write_report(folder / STUDY, folder).content
 
 
-class StudyConfig(Settings):
-    """What decides the report of a study besides the evaluations."""
-
-    study: dict[str, Any]
-
-
 @dataclass(frozen=True)
 class StudyReport(Report):
     """The report of a study."""
@@ -66,64 +65,56 @@ class StudyReport(Report):
     name, version, Config = "study", 19, StudyConfig
 
 
-@dataclass(frozen=True)
-class RunFacts:
-    """What the report of a run shows."""
-
-    command: str
-    """Gives it again."""
-    made: Sequence[Stage]
-    """Stages whose counts it shows, in the order of the graph."""
-    encoder: Stage
-    cells: Sequence[Cell]
-    curve: Sequence[Cell] = ()
-    """Cells with fewer labels."""
-    models: Sequence[Stage] = ()
-    failures: Sequence[str] = ()
-    """Lines about cells that it goes without."""
-    reading: str = ""
-    """Clause about how much of the texts the networks read."""
-
-
-def build_report_stage(recipe: str, dump: Stage, facts: RunFacts) -> Report:
-    """Return the stage of the report of a run."""
-    title = f"{dump.result['name']} with recipe {recipe}"
-    if origin := find_stage(facts.made, "origin"):
+def build_report_stage(
+    p: Parameters,
+    dump: Stage,
+    made: Sequence[Stage],
+    encoder: Stage,
+    cells: Sequence[Cell],
+    *,
+    curve: Sequence[Cell] = (),
+    models: Sequence[Stage] = (),
+    failures: Sequence[str] = (),
+    reading: str = "",
+) -> Report:
+    """Return the stage of the report of a run. It shows the counts of the stages in `made`,
+    `curve`, cells with fewer labels, `failures`, lines about cells that it goes without, and
+    `reading`, a clause about how much of the texts networks read.
+    """
+    title, origin = f"{dump.result['name']} with recipe {p.recipe}", find_stage(made, "origin")
+    if origin:
         title += f" from {get_name(origin)}"
-    inputs = {cell.finetuned.title: cell.evaluated for cell in (*facts.cells, *facts.curve)}
-    inputs |= {"encoder": facts.encoder, **{model.title: model for model in facts.models}}
-    describe = partial(describe_run, title, facts)
+    inputs: dict[str, Stage] = {c.finetuned.title: c.evaluated for c in (*cells, *curve)}
+    inputs |= {"encoder": encoder, **{model.title: model for model in models}}
+
+    def describe(store: Store) -> ReportInput:
+        shown, pairs, files = list(cells), [], ("results.json", SUSPICIOUS, COST)
+        folders = [store.fetch(model, *files) for model in models]
+        if origin and folders:  # the question is what the model is worth
+            best = read_json(folders[0] / "results.json")["arm"]
+            shown.sort(key=lambda cell: cell.arm != best)
+        arms = group_by_arm(shown)
+        names = list(arms)
+        if origin:  # those that differ in the encoder alone, adapted and as published
+            pairs = [
+                (a, b) for a in names if ADAPTED in a if (b := a.replace(ADAPTED, "", 1)) in arms
+            ]
+        first = [(names[0], other) for other in names[1:]]
+        return ReportInput(
+            title=title,
+            command=format_command(p),
+            store=store.address,
+            arms=[describe_arm(store, own) for own in arms.values()],
+            comparisons=list(dict.fromkeys([*first, *pairs])) if pairs else [],
+            cells=[describe_cell(store, cell) for cell in shown],
+            curve=[describe_cell(store, cell) for cell in curve],
+            models=folders,
+            reading=f"{reading[:1].upper()}{reading[1:]}." if reading else "",
+            failures=list(failures),
+            **describe_sources(store, made, [origin] if origin else []),
+        )
+
     return Report(ReportConfig(title=title), inputs, describe=describe)
-
-
-def describe_run(title: str, facts: RunFacts, store: Store) -> ReportInput:
-    """Return the run as the report's job reads it."""
-    made, cells, origin = facts.made, facts.cells, find_stage(facts.made, "origin")
-    files = ("results.json", SUSPICIOUS, COST)
-    folders = [store.fetch(model, *files) for model in facts.models]
-    if origin and folders:  # the question is what the model is worth
-        model = read_json(folders[0] / "results.json")["arm"]
-        cells = sorted(cells, key=lambda cell: cell.arm != model)
-    arms = {cell.arm: cell for cell in reversed(cells)}
-    names = list(dict.fromkeys(cell.arm for cell in cells))
-    # those that differ in the encoder alone, adapted and as published
-    pairs = [(arm, arm.replace(ADAPTED, "", 1)) for arm in names if origin and ADAPTED in arm]
-    pairs = [pair for pair in pairs if pair[1] in names]
-    first = [(names[0], other) for other in names[1:]]
-    tasks = list(dict.fromkeys(cell.task for cell in cells))
-    return ReportInput(
-        title=title,
-        command=facts.command,
-        store=store.address,
-        arms=[_describe_arm(store, arms[name], tasks, facts.encoder) for name in names],
-        comparisons=list(dict.fromkeys([*first, *pairs])) if pairs else [],
-        cells=[describe_cell(store, cell) for cell in cells],
-        curve=[describe_cell(store, cell) for cell in facts.curve],
-        models=folders,
-        reading=f"{facts.reading[:1].upper()}{facts.reading[1:]}." if facts.reading else "",
-        failures=list(facts.failures),
-        **describe_sources(store, made, [origin] if origin else []),
-    )
 
 
 def describe_sources(
@@ -141,6 +132,13 @@ def describe_sources(
             if (known := store.manifest(stage))
         ],
         "origins": {one.fingerprint: describe_origin(store, one) for one in origins},
+    }
+
+
+def group_by_arm(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """Return the cells of each arm, in their order."""
+    return {
+        name: [c for c in cells if c.arm == name] for name in dict.fromkeys(c.arm for c in cells)
     }
 
 
@@ -183,23 +181,34 @@ def list_options(asked: Parameters, reads_dump: bool = True) -> list[str]:
     return [*dump, *general, *write_options(changes)]
 
 
-def _describe_arm(store: Store, cell: Cell, tasks: list[str], trained: Stage) -> ArmFacts:
-    """Return what the encoder of a cell's arm has seen, as far as the store shows it."""
-    inputs = cell.finetuned.inputs
-    # the adapted one's cells are of the published one where that was kept
-    encoder = trained if ADAPTED in cell.arm else inputs.get("encoder")
-    if encoder is None:
-        return ArmFacts(name=cell.arm)
-    made, held_out = store.manifest(encoder), None
-    lineage = store.trace_lineage(made) if made else []
+def describe_arm(store: Store, cells: Sequence[Cell]) -> ArmFacts:
+    """Return what the encoder of an arm with these cells, and those of its teachers, have seen, as
+    far as the store shows it, and what its pre-training cost.
+    """
+    fitted: Stage | None = cells[0].finetuned
+    encoders, is_known = list[Manifest](), True
+    while fitted:
+        if encoder := fitted.inputs.get("encoder"):
+            encoders.append(
+                store.manifest(encoder) or {"stage": encoder.name, "fingerprint": "", "inputs": {}}
+            )
+        fitted = fitted.inputs.get("teacher")
+        is_known = is_known and (not fitted or fitted.name == "finetuning")
+    trained = [made for made in encoders if made["stage"] in ADAPTATIONS]
+    lineage = store.trace_lineage(encoders[0]) if encoders else []
     origins = [one["fingerprint"] for _, one in lineage if one["stage"] == "origin"]
-    if made and made["stage"] in ADAPTATIONS:
-        held_out = tasks if is_held_out(store, made, inputs["data"]) else []
+    held_out = [
+        cell.task
+        for cell in cells
+        if all(is_held_out(store, one, cell.finetuned.inputs["data"]) for one in trained)
+    ]
+    own = trained[0]["result"] if trained and "encoder" in cells[0].finetuned.inputs else {}
     return ArmFacts(
-        name=cell.arm,
-        data_known=held_out is not None,
+        name=cells[0].arm,
+        data_known=is_known and len(trained) == len(encoders),
+        held_out=list(dict.fromkeys(held_out)) if trained else None,
         origin=origins[0] if origins else "",
-        held_out=held_out,
+        **{name: own.get(name) for name in ("tokens", "matrix_flops", "seconds")},
     )
 
 

@@ -1,17 +1,16 @@
 """A study as it is written in a YAML file, and how it is read, changed and checked."""
 
 import itertools
-import re
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from amazon_electra.beam_jobs.core.errors import UserError, format_value, refuse, require
 from amazon_electra.beam_jobs.core.nesting import list_strings, load_yaml
 from amazon_electra.beam_jobs.core.settings import (
     Settings,
-    list_mistakes,
+    build_settings,
     parse_field,
     replace_settings,
 )
@@ -21,18 +20,13 @@ from amazon_electra.model.arms import find_arm
 from amazon_electra.model.config import ContrastiveConfig, FinetuningSettings, RecipeName
 from amazon_electra.model.encoders.places import FORMS, find_kind, name_place
 from amazon_electra.model.finetuning import search
-from amazon_electra.model.finetuning.config import split_arm
-from amazon_electra.model.finetuning.request import (
-    change_settings,
-    check_for_task,
-    is_part_of_teacher,
-)
+from amazon_electra.model.finetuning.config import FinetuneConfig, split_arm
+from amazon_electra.model.finetuning.request import check_for_task, is_part_of_teacher
 from amazon_electra.model.finetuning.splits import check_data
 from amazon_electra.model.finetuning.tasks import TASKS, corpus, find_task
 from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is_not_needed
 
 SHIPPED = Path(__file__).parent / "shipped"
-VARIABLE = re.compile(r"\$\{(\w+)\}")
 MADE = ("corpus", "shards", "general_shards", "encoder", "origin")
 """What a file names as `${corpus}`: stages make it."""
 BUDGETS = ("same_flops_as", "same_tokens_as")
@@ -48,17 +42,38 @@ def find_arm_name(place: str) -> str:
     return place.removeprefix("arm:") if place.startswith("arm:") else ""
 
 
+def check_place(place: str) -> str:
+    """Return a place; ValueError where it is neither there nor made nor an arm."""
+    if is_made_later(place):
+        known = ", ".join(f"${{{name}}}" for name in MADE)
+        require(place[2:-1] in MADE, f"no stage makes it; there are {known}")
+    elif place and not find_arm_name(place):
+        require(Path(place).expanduser().exists(), "no such file or folder")
+    return place
+
+
+def check_encoder(place: str) -> str:
+    """Return the place of an encoder; ValueError where it can be none."""
+    if is_made_later(place) or find_kind(place) == "folder":
+        return check_place(place)
+    require(not place or find_kind(place), f"write {FORMS}")
+    return place
+
+
+Place = Annotated[str, AfterValidator(check_place)]
+
+
 class Pretraining(Settings, use_attribute_docstrings=True):
     """How an arm's encoder is pre-trained by the study."""
 
-    shards: str = ""
+    shards: Place = ""
     """Folder of the shards; empty: this arm is not pre-trained here"""
-    corpus: str = ""
+    corpus: Place = ""
     """In the place of shards the folder of a corpus, or ${corpus}: the encoder is adapted to its
     titles and bodies by contrast"""
     recipe: RecipeName = "sample"
     """Size of the encoder"""
-    start_from: str = ""
+    start_from: Annotated[str, AfterValidator(check_encoder)] = ""
     """Published encoder whose weights and shape to start from: a folder, a name on the hub,
     package:MODULE, or ${origin}"""
     set: dict[str, Any] = Field(default={})
@@ -83,7 +98,6 @@ class Pretraining(Settings, use_attribute_docstrings=True):
         if place := self.start_from:
             for name in SHAPE:
                 require(name not in self.set, f"the shape is that of {place}", f"set.{name}")
-            require(is_made_later(place) or find_kind(place), f"write {FORMS}", "start_from", place)
         if self.corpus:
             require(self.start_from, "is missing: titles adapt a published encoder", "start_from")
             for name in ("shards", *BUDGETS):
@@ -102,19 +116,22 @@ class StudyTask(Settings, use_attribute_docstrings=True):
 
     task: str = Field(min_length=1)
     """polarity, stars, sst-2, …: model/finetuning/tasks/README.md"""
-    data: str = Field(min_length=1)
+    data: Place = Field(min_length=1)
     """Its folder or file"""
     title: str = ""
     """Its name in the report, if a task occurs twice"""
     settings: dict[str, Any] = Field(default={})
     """Settings of fine-tuning that differ in this task"""
 
-    @field_validator("task")
-    @classmethod
-    def _check_task(cls, task: str) -> str:
-        is_known = task in TASKS or task.startswith(corpus.LABEL)
-        require(is_known, f"unknown; there are {', '.join([*sorted(TASKS), 'label:COLUMN'])}")
-        return task
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        is_known = self.task in TASKS or self.task.startswith(corpus.LABEL)
+        known = ", ".join([*sorted(TASKS), "label:COLUMN"])
+        require(is_known, f"unknown; there are {known}", "task", self.task)
+        if not is_made_later(self.data):
+            with name_place("data", self.data):
+                check_data(find_task(self.task, Path(self.data)), Path(self.data))
+        return self
 
     @property
     def name(self) -> str:
@@ -130,10 +147,10 @@ class Arm(Settings, use_attribute_docstrings=True):
     """Folder or hub name, package:MODULE, ${origin}, `random`, `half` or
     `layers:N` of the teacher; or an arm (model/arms), with a colon and the encoder if it reads one,
     such as `joined:${origin}`; empty where the study pre-trains it"""
-    architecture: str = ""
+    architecture: Place = ""
     """For `random`: a folder, or `arm:NAME` for that of another arm"""
     pretraining: Pretraining = Pretraining()
-    teacher: str = ""
+    teacher: Place = ""
     """`arm:NAME`: distil from that arm's model of the same task and seed; or a fine-tuned folder"""
     settings: dict[str, Any] = Field(default={})
     """Settings of fine-tuning that differ in this arm"""
@@ -143,6 +160,9 @@ class Arm(Settings, use_attribute_docstrings=True):
         is_one = bool(self.encoder) != bool(self.pretraining) and not find_arm_name(self.encoder)
         forms = "a folder, a hub name, an arm of model/arms, random, half or layers:N"
         require(is_one, f"give {forms}, or else `pretraining` with its `shards`", "encoder")
+        if is_made_later(self.place) or find_kind(self.place) == "folder":
+            with name_place("encoder", self.encoder):
+                check_place(self.place)
         is_shaped = (self.encoder == "random") == bool(self.architecture)
         why = "belongs to `encoder: random`: a folder or arm:NAME"
         require(is_shaped, why, "architecture")
@@ -217,8 +237,8 @@ class Study(Settings, use_attribute_docstrings=True):
     @property
     def wanted(self) -> frozenset[str]:
         """Return the names of MADE in the file."""
-        texts = list_strings(self.model_dump())
-        return frozenset(name for text in texts for name in VARIABLE.findall(text))
+        texts = list(list_strings(self.model_dump()))
+        return frozenset(name for name in MADE if any(f"${{{name}}}" in text for text in texts))
 
     @property
     def reads_dump(self) -> bool:
@@ -252,35 +272,28 @@ class Study(Settings, use_attribute_docstrings=True):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        unknown, known = ", ".join(self.wanted - {*MADE}), ", ".join(MADE)
-        require(not unknown, f"{unknown}: no stage makes it; there are {known}")
-        arms, tasks = ({one.name for one in some} for some in (self.arms, self.tasks))
-        require(len(arms) == len(self.arms), "two have the same name", "arms")
-        require(len(tasks) == len(self.tasks), "two have the same name: give titles", "tasks")
+        for name, all_of in (("arms", self.arms), ("tasks", self.tasks)):
+            is_one = len({one.name for one in all_of}) == len(all_of)
+            require(is_one, "two have the same name; a task may have a `title`", name)
         for i, arm in enumerate(self.arms):
-            with name_place(f"arms[{i}].teacher", arm.teacher):
+            with name_place(f"arms.{i}.teacher", arm.teacher):
                 self.list_with_teachers(arm)
-            with name_place(f"arms[{i}].architecture", arm.architecture):
+            with name_place(f"arms.{i}.architecture", arm.architecture):
                 shape = self.find_arm(arm.shaped_by) if arm.shaped_by else None
                 require(not shape or shape.place or shape.pretraining, "the arm has no folder")
-            with name_place(f"arms[{i}].encoder", arm.encoder):
-                require(any(map(arm.suits, self.tasks)), "is for no task of the study")
-            for budget in BUDGETS:
-                if name := getattr(arm.pretraining, budget):
-                    with name_place(f"arms[{i}].pretraining.{budget}", name):
-                        other = self.find_arm(name).pretraining
-                        is_equal = other.same_flops_as or other.same_tokens_as
-                        why = "is no other arm that is pre-trained for steps of its own"
-                        require(other.shards and not is_equal, why)
-        self._check_settings()
-        return self
-
-    def _check_settings(self) -> None:
-        """Check what every cell puts together, and what is searched."""
-        base = RECIPES[self.recipe].finetuning if self.recipe else FinetuningSettings()
+            require(any(map(arm.suits, self.tasks)), "for no task here", f"arms.{i}.encoder")
+            for budget in (name for name in BUDGETS if getattr(arm.pretraining, name)):
+                name = getattr(arm.pretraining, budget)
+                with name_place(f"arms.{i}.pretraining.{budget}", name):
+                    other = self.find_arm(name).pretraining
+                    is_equal = other.same_flops_as or other.same_tokens_as
+                    why = "is no other arm that is pre-trained for steps of its own"
+                    require(other.shards and not is_equal, why)
         for task, arm in itertools.product(self.tasks, self.arms):
+            settings = self.join_settings(task, arm)
+            config = FinetuneConfig(task=task.task, recipe=self.recipe, settings=settings)
             try:
-                chosen = change_settings(base, self.join_settings(task, arm))
+                chosen = config.resolve_settings()
                 if (known := TASKS.get(task.task)) and arm.suits(task):
                     check_for_task(chosen, known, bool(arm.teacher))
             except UserError as wrong:
@@ -291,8 +304,10 @@ class Study(Settings, use_attribute_docstrings=True):
         require(not mistake, mistake, "search.space")
         own = [*(arm.settings for arm in self.arms), *(task.settings for task in self.tasks)]
         fixed = {name for settings in own for name in settings}
-        if both := fixed & {n.replace("learning_rate", "learning_rates") for n in space}:
-            raise UserError("an arm or a task has its own", f"search.space.{min(both)}")
+        both = fixed & {name.replace("learning_rate", "learning_rates") for name in space}
+        why = "an arm or a task has its own"
+        require(not both, why, f"search.space.{min(both, default='')}")
+        return self
 
 
 def load_study(form: StudyForm) -> Study:
@@ -309,10 +324,6 @@ def load_study(form: StudyForm) -> Study:
     why = f"the study {name} {'pre-trains on such text' if needs_text else 'needs none'}"
     require(needs_text == bool(text), why, "study.general_text", text or None)
     check_unread_settings(form, study.wanted)
-    try:
-        check_places(study)
-    except UserError as wrong:
-        raise UserError(f"{name}: {wrong}") from None
     return study
 
 
@@ -332,16 +343,9 @@ def list_shipped_studies() -> list[str]:
 def parse_study(content: Any, name: str) -> Study:
     """Return the study of plain dictionaries; UserError names the field that is wrong."""
     try:
-        return Study.model_validate(content)
-    except ValidationError as invalid:
-        wrong, mistake = invalid.errors()[0], list_mistakes(invalid)[0]
-        places = [f"[{p}]" if isinstance(p, int) else f".{p}" for p in wrong["loc"]]
-        cause = wrong.get("ctx", {}).get("error")
-        places += [f".{cause.field}"] if isinstance(cause, UserError) and cause.field else []
-        is_extra = wrong["type"] == "extra_forbidden"
-        message = "unknown field" if is_extra else mistake.message
-        said = name, "".join(places).lstrip("."), message
-        raise UserError(": ".join(filter(None, said))) from None
+        return build_settings(Study, content)
+    except UserError as wrong:
+        raise UserError(f"{name}: {wrong}") from None
 
 
 def change_study(study: Study, changes: dict[str, str]) -> dict[str, Any]:
@@ -378,22 +382,3 @@ def check_unread_settings(form: StudyForm, wanted: frozenset[str]) -> None:
     for field, value in list_changes(form).items():
         is_read = {field, field.partition(".")[0]} & read
         require(is_read, "no stage of this study reads it; leave it out", field, value)
-
-
-def check_places(study: Study) -> None:
-    """Raise UserError for data, or a folder that no stage makes, that cannot be read."""
-    for i, task in enumerate(study.tasks):
-        if not is_made_later(task.data):
-            with name_place(f"tasks[{i}].data", task.data):
-                require(Path(task.data).exists(), "no such file or folder")
-                check_data(find_task(task.task, Path(task.data)), Path(task.data))
-    for i, arm in enumerate(study.arms):
-        own = arm.pretraining
-        places = {"pretraining.shards": own.shards, "pretraining.corpus": own.corpus}
-        places |= {"teacher": arm.teacher, "architecture": arm.architecture}
-        encoders = {"encoder": arm.place, "pretraining.start_from": own.start_from}
-        places |= {name: one for name, one in encoders.items() if find_kind(one) == "folder"}
-        for field, place in places.items():
-            is_named = not place or is_made_later(place) or find_arm_name(place)
-            is_there = is_named or Path(place).expanduser().exists()
-            require(is_there, "no such folder", f"arms[{i}].{field}", place)

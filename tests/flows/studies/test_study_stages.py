@@ -9,7 +9,7 @@ import pytest
 
 from amazon_electra.flows.configuration.form import Pretraining, StudyForm
 from amazon_electra.flows.stages.origin import build_external_stage
-from amazon_electra.flows.stages.pretraining import build_training
+from amazon_electra.flows.stages.pretraining import TrainingConfig, build_training
 from amazon_electra.flows.store.group import list_stages
 from amazon_electra.flows.store.stage import Resources
 from amazon_electra.flows.store.store import Store
@@ -99,14 +99,14 @@ def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(
     stages = build_stages(
         content_of(made, arms, seeds=[0, 1], pretraining_seeds=[3, 4]), tmp_path / "store"
     )
-    assert [stage.parameters["seed"] for stage in stages.pretrainings] == [3, 4]
+    assert [stage.parameters["settings"]["seed"] for stage in stages.pretrainings] == ["3", "4"]
     cells = [(c.arm, c.pretraining_seed, c.seed) for c in stages.cells]
     pre = [(arm, p, s) for arm in ("trained", "student") for p in (3, 4) for s in (0, 1)]
     assert cells == [*pre, ("random", None, 0), ("random", None, 1)]
     assert len({c.finetuned.fingerprint for c in stages.cells}) == 10
     student = next(c for c in stages.cells if c.arm == "student" and c.pretraining_seed == 4)
     teacher = student.finetuned.inputs["teacher"]
-    assert teacher.inputs["encoder"].parameters["seed"] == 4
+    assert teacher.inputs["encoder"].parameters["settings"]["seed"] == "4"
 
 
 @pytest.mark.parametrize("at_once", [1, 2])
@@ -130,9 +130,9 @@ def test_cells_that_wait_for_no_pre_training_are_made_while_it_runs(made, tmp_pa
         for arm in ("trained", "student")
         for seed in (3, 4)
     ]
-    together = [[*trainings, *free, *waiting]]
+    together = [[*trainings, *waiting, *free]]
     cells = [group for group in groups if len(group) > 1]
-    assert cells == (together if at_once > 1 else [trainings, [*free, *waiting]])
+    assert cells == (together if at_once > 1 else [trainings, [*waiting, *free]])
 
 
 def test_an_arm_may_be_adapted_to_the_titles_of_a_corpus(made, tmp_path):
@@ -153,10 +153,10 @@ def test_an_arm_may_be_adapted_to_the_titles_of_a_corpus(made, tmp_path):
 def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
     store = Store(tmp_path / "store")
     place = write_shards(tmp_path / "shards", size=4000, length=64)
-    of_all = 0, build_external_stage(str(place), store), Resources(device="cpu")
-    electra = build_training("sample", {}, *of_all, steps=1000)
-    equal = {"equal": electra, "same_flops_as": electra.fingerprint}
-    mlm = build_training("sample", {"objective": "mlm"}, *of_all, **equal)
+    of_all = build_external_stage(str(place), store), Resources(device="cpu")
+    electra = build_training(TrainingConfig(recipe="sample", settings={"steps": "1000"}), *of_all)
+    same = {"settings": {"objective": "mlm"}, "same_flops_as": electra.fingerprint}
+    mlm = build_training(TrainingConfig(recipe="sample", **same), *of_all, equal=electra)
     steps = mlm.count_steps(store)
     assert steps == pytest.approx(1290, abs=30)  # by the published count it would be 1,640
     on_gpu = replace(mlm, resources=Resources(device="cuda"))
@@ -172,15 +172,16 @@ def test_the_encoder_of_a_study_is_the_one_its_pre_training_leaves(
 ):
     store = Store(tmp_path)
     shards = FakeStage("shards", 0, {})
-    encoder = build_training("sample", settings, 0, shards, Resources())
+    encoder = build_training(
+        TrainingConfig(recipe="sample", settings=settings), shards, Resources()
+    )
     written = content_of(made, [{"name": "one", "encoder": "${encoder}"}])
     stages = build_stages(written, tmp_path, {"encoder": encoder})
     call = call_of(stages.cells[0].finetuned, store)
     assert call["encoder"] == f"{store.folder(encoder)}/{folder}"
 
 
-def test_every_search_and_cell_comes_after_its_teacher(made):
-    """Written with the last student first."""
+def test_every_search_and_cell_is_made_of_its_teacher(made):
     electra, search = str(made / "electra"), {"trials": 3, "space": SPACE}
     taught = {"student": "arm:assistant", "assistant": "arm:teacher"}
     arms = [{"name": name, "encoder": electra, "teacher": by} for name, by in taught.items()]
@@ -192,9 +193,9 @@ def test_every_search_and_cell_comes_after_its_teacher(made):
     for name, by in taught.items():
         teacher = cells[by.removeprefix("arm:")]
         assert cells[name].inputs["teacher"].path == teacher.path
-        steps = teacher, cells[name].inputs["search"], cells[name]
-        places = [order.index(stage.path) for stage in steps]
-        assert places == sorted(places)
+        searched = cells[name].inputs["search"]
+        assert searched.inputs["teacher"].path == teacher.path
+        assert searched.path in order
     found = cells["student"].inputs["search"]
     stages.store.folder(found).mkdir(parents=True)
     best = json.dumps({"settings": {"batch": 7}})

@@ -10,91 +10,65 @@ import gc
 import json
 import os
 import resource
-import shutil
 import signal
 import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn
 
 import amazon_electra.flows.stages.all  # noqa: F401 - each module adds its class
-from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import (
     exit_at_signal,
     give_memory_back,
     main,
     run_to_exit_code,
 )
-from amazon_electra.beam_jobs.core.errors import JobFailed, UserError, describe_error
+from amazon_electra.beam_jobs.core.errors import JobFailed, UserError, describe_error, require
 from amazon_electra.beam_jobs.core.nesting import find_json, read_json
 from amazon_electra.flows.stages.report import STUDY
-from amazon_electra.flows.store.stage import Stage, read_request
+from amazon_electra.flows.store.stage import read_request
 from amazon_electra.flows.store.store import LOG, REQUEST, Store
 
 
-def run(argv: list[str] | None = None) -> dict[str, Any]:
+def run() -> dict[str, Any]:
     """Make the stages that the arguments name; return their results by folder."""
-    parser = argparse.ArgumentParser(
-        prog="python -m amazon_electra.flows.run_stage", description=__doc__
-    )
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("store", help="folder or address of the store")
     parser.add_argument("stages", nargs="+", help="STAGE/FINGERPRINT, a folder with a stage.json")
-    given = parser.parse_args(argv)
+    given = parser.parse_args()
     store = Store(given.store)
-    return {path: make(store, load_stage(store, path)) for path in given.stages}
-
-
-def load_stage(store: Store, path: str) -> Stage:
-    """Return the stage of a folder, `STAGE/FINGERPRINT`, by the request that lies there."""
-    file = store.root / path / REQUEST
-    if not file.is_file():
-        raise UserError(f"{file} is not there; a run writes it when it begins the stage")
-    try:
-        return read_request(read_json(file), path)
-    except ValueError as wrong:
-        raise UserError(f"{file}: {wrong}") from None
+    return {path: make(store, path) for path in given.stages}
 
 
 def make(
-    store: Store, stage: Stage, on_event: Callable[[str], None] = lambda event: None
+    store: Store, path: str, on_event: Callable[[str], None] = lambda event: None
 ) -> dict[str, Any]:
-    """Make a stage that is not complete, and return its result: lock, run, publish."""
-    if made := store.manifest(stage):
+    """Make the stage of a folder, `STAGE/FINGERPRINT`, by the request that lies there, unless it is
+    complete, and return its result: lock, run, publish.
+    """
+    if made := store.read_manifest(path):
         return dict(made["result"])
-    files = [store.folder(stage) / name for name in (REQUEST, STUDY)]  # written by the run
-    prepared = {file.name: file.read_bytes() for file in files if file.is_file()}
+    files = [store.root / path / name for name in (REQUEST, STUDY)]  # written by the run
+    require(files[0].is_file(), f"{files[0]} is not there; a run writes it, once it is to be made")
+    try:
+        stage = read_request(read_json(files[0]), path)
+    except ValueError as wrong:
+        raise UserError(f"{files[0]}: {wrong}") from None
+    prepared = {file: file.read_bytes() for file in files if file.is_file()}
     with store.lock_stage(stage, partial(on_event, "waits")) as folder:
         if made := store.manifest(stage):
             return dict(made["result"])
-        for name, content in prepared.items():  # a bucket's first attempt begins anew
-            (folder / name).write_bytes(content)
+        for file, content in prepared.items():  # a bucket's first attempt begins anew
+            file.write_bytes(content)
         on_event("begun")
         began, used = time.monotonic(), measure_cpu()
         # an earlier stage's job may have made it along with its own
         written = find_json(folder / stage.written_last) if stage.written_last else {}
-        result = written or stage.run(store, folder)
-        check_dumps(store, stage, folder)
-        manifest = store.publish(
-            stage,
-            json.loads(json.dumps(result)),
-            seconds=round(time.monotonic() - began, 3),
-            cpu_seconds=round(measure_cpu() - used, 3),
-        )
-        return dict(manifest["result"])
-
-
-def check_dumps(store: Store, stage: Stage, folder: Path) -> None:
-    """Raise UserError if a dump that the job read is no longer what the stage is named after; what
-    was made of it goes. A sample lies elsewhere on each host.
-    """
-    for dump in (source for source in stage.inputs.values() if source.name == "dump"):
-        for path, file in zip(dump.result["paths"], dump.parameters["files"], strict=True):
-            is_here = storage.is_remote(path) or Path(path).exists()
-            if is_here and store.digest(path) != file["sha256"]:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise UserError(f"{path} changed while it was read; run the same again")
+        result = json.loads(json.dumps(written or stage.run(store, folder)))
+        seconds, cpu = time.monotonic() - began, measure_cpu() - used
+        cost = {"seconds": round(seconds, 3), "cpu_seconds": round(cpu, 3)}
+        return dict(store.publish(stage, result, **cost)["result"])
 
 
 def measure_cpu() -> float:
@@ -135,7 +109,7 @@ def make_with_events(store: Store, path: str, events: int) -> int:
 
     def make_loaded() -> dict[str, Any]:
         try:
-            make(store, load_stage(store, path), write_event)
+            make(store, path, write_event)
         except (UserError, JobFailed) as error:  # of others the log says more
             failure["error"] = describe_error(error)
             if isinstance(error, UserError):
@@ -147,10 +121,7 @@ def make_with_events(store: Store, path: str, events: int) -> int:
         code = run_to_exit_code(make_loaded, nowhere.fileno())
     sys.stdout.flush()
     sys.stderr.flush()
-    if code:
-        write_event("failed", code=code, **failure)
-    else:
-        write_event("made")
+    write_event("failed" if code else "made", code=code, **failure)
     return code
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from amazon_electra.flows.servers.health import is_healthy
+from amazon_electra.flows.servers.access import is_healthy
 from tests.compose import ROOT, Compose
 from tests.patience import eventually
 from tests.postgresql import serve_postgresql

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from amazon_electra.flows.servers.health import find_free_port
+from amazon_electra.flows.servers.access import find_free_port
 
 INITDB = shutil.which("initdb") or shutil.which("/usr/lib/postgresql/15/bin/initdb")
 IS_HERE = bool(INITDB) and os.geteuid() == 0

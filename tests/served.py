@@ -15,8 +15,11 @@ from uuid import UUID
 
 import psutil
 
-from amazon_electra.flows.servers.access import build_mlflow_access, build_prefect_access
-from amazon_electra.flows.servers.settings import build_client_environment
+from amazon_electra.flows.servers.access import (
+    build_client_environment,
+    build_mlflow_access,
+    build_prefect_access,
+)
 from tests.patience import eventually
 
 CLEAN = {

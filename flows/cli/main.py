@@ -19,7 +19,7 @@ from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, User
 from amazon_electra.beam_jobs.core.files import check_name
 from amazon_electra.beam_jobs.core.terminal import accept_all_characters, print
 from amazon_electra.flows.cli.stores import build_store
-from amazon_electra.flows.servers.settings import NO_TELEMETRY
+from amazon_electra.flows.servers.access import NO_TELEMETRY
 
 COMMANDS = {
     "run": ("run_commands:run", "Run the whole graph on a dump."),

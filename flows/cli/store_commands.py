@@ -12,8 +12,7 @@ from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.cli.stores import StorePlace, build_store
-from amazon_electra.flows.servers.access import find_running_servers
-from amazon_electra.flows.servers.settings import build_client_environment
+from amazon_electra.flows.servers.access import build_client_environment, find_running_servers
 from amazon_electra.flows.store.flatten import flatten_parameters, summarize_manifest
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import (
@@ -118,7 +117,7 @@ def start_servers(
     """Start the Prefect server and the MLflow server on 127.0.0.1 and serve the deployments; Ctrl-C
     stops all of it.
     """
-    from amazon_electra.flows.servers.up import run_servers
+    from amazon_electra.flows.servers.stock import run_servers
 
     opened = build_store(store)
     opened.check_access()

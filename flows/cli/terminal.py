@@ -27,8 +27,8 @@ from amazon_electra.beam_jobs.core.progress import format_report
 from amazon_electra.beam_jobs.core.terminal import escape_controls, print
 from amazon_electra.flows.runner import processes
 from amazon_electra.flows.runner.stage_runner import listeners
-from amazon_electra.flows.servers import health, stock
-from amazon_electra.flows.servers.settings import TAG
+from amazon_electra.flows.servers import access, stock
+from amazon_electra.flows.servers.access import TAG
 from amazon_electra.flows.store.flatten import summarize_manifest
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest
@@ -131,8 +131,8 @@ class RunWarnings(logging.Handler):
 
 def run_in_terminal(root: Path, run: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return what `run`, which imports a flow, returns once Prefect's server is known."""
-    health.check_named_server("PREFECT_API_URL")
-    health.check_named_server("MLFLOW_TRACKING_URI")
+    access.check_named_server("PREFECT_API_URL")
+    access.check_named_server("MLFLOW_TRACKING_URI")
     for name in ("LOGGING_HANDLERS_CONSOLE", "INTERNAL_LOGGING"):  # failures are printed here, once
         os.environ.setdefault(f"PREFECT_{name}_LEVEL", "CRITICAL")
     processes.interrupt_on_signals(signal.SIGTERM)

@@ -7,7 +7,6 @@ begins again, finds every stage complete, and reads the answer.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,6 +38,7 @@ from amazon_electra.model.tracking.served_model import write_served_model
 SETTLE_SECONDS = 120  # for MLflow to take what a run has sent, before its model is registered
 APPROVAL_SECONDS = 7 * 24 * 3600  # then the run fails, and its model stays challenger
 MIN_TEST_REVIEWS = 100  # below which no rule makes a model champion
+CHAMPION = "the champion"
 
 
 class Approval(RunInput):
@@ -49,52 +49,31 @@ class Approval(RunInput):
 
 
 @dataclass(frozen=True)
-class Champion:
-    """The registry's champion of a task, as a run finds it when it compares its model with it."""
-
-    version: str = ""
-    """Empty where there is none."""
-    model: Stage | None = None
-    """The stage of its folder, where this store has it, so that a model can be compared with it."""
-
-    @property
-    def is_elsewhere(self) -> bool:
-        return bool(self.version) and self.model is None
-
-
-@dataclass(frozen=True)
 class Decision:
     promote: bool
     reason: str
 
 
-def read_champion(uri: str, store: Store, task: str) -> Champion:
-    """Return the champion of a task; raise RegistryAway where MLflow does not answer."""
-    tags = Registry(uri, name_model(task)).get_by_alias("champion")
-    model = ExistingStage("model", tags.get("model", ""), "champion")
-    is_here = bool(tags.get("model")) and store.manifest(model) is not None
-    return Champion(tags.get("version", ""), model if is_here else None)
-
-
-def find_champion(wish: Promotion, store: Store, uri: str, task: str) -> Champion:
-    """Return the registry's champion of a task where this run needs it, else an empty one."""
+def find_champion(wish: Promotion, store: Store, uri: str, task: str) -> Stage | None:
+    """Return the model of the registry's champion of a task, where this store has it and this run
+    needs it.
+    """
     if wish.mode == "off":
-        return Champion()
+        return None
+    registry = Registry(uri, name_model(task))
     try:
-        champion = call_with_retries("champion", partial(read_champion, uri, store, task))
+        tags = call_with_retries("champion", lambda: registry.get_by_alias("champion"))
     except (RegistryAway, ValueError) as refused:
         find_run_logger().warning("no champion to compare with: %s", refused)
-        return Champion()
-    if champion.is_elsewhere:
-        about = "the champion of %s, version %s, is of another store: it stays, and is not compared"
-        find_run_logger().warning(about, task, champion.version)
-    return champion
+        return None
+    model = ExistingStage("model", tags.get("model", ""), "champion")
+    return model if tags.get("model") and store.manifest(model) else None
 
 
 def register_models(
     wish: Promotion,
     maker: PrefectStageMaker,
-    find: Callable[[str], Champion],
+    find: Callable[[str], Stage | None],
     last: Stage,
     tracking: Tracking,
 ) -> tuple[str, bool]:
@@ -110,26 +89,24 @@ def register_models(
     store, is_complete, lines = maker.store, True, []
     report = read_json(store.fetch(last) / "report.json")
     about = f"**{escape_markdown(report['title'])}**\n\n{escape_markdown(report['answer'])}"
+    compared = {
+        stage.inputs["model"].fingerprint: store.manifest(stage)
+        for stage in maker.stages
+        if stage.name == "comparison"
+    }
     for model in models:
         folder = store.fetch(model)
         results = read_json(folder / "results.json")
-        task, compared = results["task"], None
+        task, made = results["task"], compared.get(model.fingerprint)
+        decision = decide(results, made["result"] if made else None)
         tags = {"model": model.fingerprint, "report": last.fingerprint}
         tags |= {name: results[name] for name in ("task", "kind", "arm")}
-        cell = {"arm": results["arm"], "task": task, "seed": str(results["seed"])}
-        for stage in maker.stages:
-            if stage.name == "comparison" and stage.inputs["model"].fingerprint == tags["model"]:
-                compared = store.manifest(stage)
-            is_exported = stage.name == "finetuning" and dict(stage.labels) == cell
-            if is_exported and "encoder" in stage.inputs:
-                tags["encoder"] = stage.inputs["encoder"].fingerprint
-        decision = decide(results, compared["result"] if compared else None)
         artifact, registry = f"model-{shorten_task(task)}", Registry(tracking.uri, name_model(task))
-        with TemporaryDirectory(dir=store.root / "runs") as scratch:  # until MLflow has it
+        with TemporaryDirectory(dir=store.root) as scratch:  # until MLflow has it
             write_served_model(folder, Path(scratch, "model"))
             tracking.log_folder(Path(scratch, "model"), artifact)
-            asked = registry, artifact, decision, tags, find(task)
             try:
+                asked = registry, artifact, decision, tags, find(task)
                 became = promote_model(wish, about, tracking, *asked)
             except (RegistryAway, ValueError) as refused:  # the model stays, whatever MLflow says
                 is_complete = False
@@ -140,63 +117,42 @@ def register_models(
 
 
 def decide(results: Mapping[str, Any], compared: Mapping[str, Any] | None) -> Decision:
-    """Decide whether a model with these results (results.json) becomes the champion, by its
-    comparison with the champion where there is one. A model of few test reviews, or one that a mark
-    of the dump may have fooled, is left to a person.
+    """Decide whether a model with these results (results.json) becomes the champion: by `compared`,
+    on reviews that neither was trained on (flows/stages/model.py), or without a champion by simple
+    models on its test reviews.
+
+    Its log-loss must be smaller than that of the champion, or the class shares, by the 95% interval
+    of the difference, and of others not larger; its macro-F1 larger than that of the class shares,
+    and by its interval not smaller than the champion's. Accuracy does not decide: of 98% positives
+    no model gains much. A model of few test reviews, or one that a mark of the dump may have
+    fooled, is left to a person.
     """
-    decision = decide_promotion(compared) if compared else decide_first(results)
-    if results["n_test"] < MIN_TEST_REVIEWS:
-        few = f"{results['n_test']} test reviews, and below {MIN_TEST_REVIEWS} a person decides"
-        decision = Decision(False, f"{few}; {decision.reason}")
+    if compared and (refused := compared.get("refused")):
+        return Decision(False, refused)
+    promote, reasons = True, []
     giveaway = results.get("questions", {}).get("giveaway")
     if giveaway and not giveaway["is_title"]:  # a title is the reviewer's own words
-        decision = Decision(False, f"{giveaway['says']} {decision.reason}")
-    return decision
-
-
-def decide_first(results: Mapping[str, Any]) -> Decision:
-    """Decide on the first model of a registry, which has no champion to beat.
-
-    Its log-loss must be smaller than that of the class shares by the 95% interval, and its macro-F1
-    larger; no other simple model may have a smaller log-loss by that interval; and it must give
-    more than one answer. Accuracy does not decide: of 98% positives no model gains much.
-    """
-    reasons, promote = [], True
-    if sum(one["answered"] > 0 for one in results["classes"]) == 1:
-        reasons, promote = ["it gives one answer to every test review"], False
-    for other, found in results["against"].items():
-        gain, low, high = (-found["loss"][part] for part in ("difference", "high", "low"))
-        macro_f1 = found["macro_f1"]["difference"]
-        if other == "majority class":
-            is_good, words = low > 0 and macro_f1 > 0, "better"
+        promote, reasons = False, [giveaway["says"]]
+    if results["n_test"] < MIN_TEST_REVIEWS:
+        few = f"{results['n_test']} test reviews, and below {MIN_TEST_REVIEWS} a person decides"
+        promote, reasons = False, [*reasons, few]
+    for other, found in ({CHAMPION: compared} if compared else results["against"]).items():
+        loss, f1 = found["loss"], found["macro_f1"]
+        is_better = loss["high"] < 0
+        if other == CHAMPION:
+            is_good = is_better and f1["high"] >= 0
+        elif other == "majority class":
+            is_good = is_better and f1["difference"] > 0
         else:
-            is_good, words = high > 0, "not worse"
+            is_good = loss["low"] < 0
         promote = promote and is_good
+        words = "better" if is_better else "not worse"
         reasons.append(
             f"{words if is_good else 'not shown to be better'} than {other} (log-loss smaller by "
-            f"{gain:.3f}, {low:.3f} to {high:.3f}; macro-F1 {100 * macro_f1:+.1f} points)"
+            f"{-loss['difference']:.3f}, {-loss['high']:.3f} to {-loss['low']:.3f}; macro-F1 "
+            f"{100 * f1['difference']:+.1f} points)"
         )
     return Decision(promote, "; ".join(reasons))
-
-
-def decide_promotion(compared: Mapping[str, Any]) -> Decision:
-    """Decide by the comparison with the champion on reviews that neither was trained on
-    (flows/stages/model.py).
-
-    The new log-loss must be smaller by the 95% interval of the paired difference, and the new
-    macro-F1 not smaller by its interval.
-    """
-    if refused := compared.get("refused"):
-        return Decision(False, refused)
-    loss, f1 = compared["loss"], compared["macro_f1"]
-    is_better = loss["high"] < 0 and f1["high"] >= 0
-    return Decision(
-        is_better,
-        f"{'better' if is_better else 'not shown to be better'} than the champion on "
-        f"{compared['n']:,} test reviews (log-loss smaller by {-loss['difference']:+.3f}, "
-        f"{-loss['high']:+.3f} to {-loss['low']:+.3f}; macro-F1 {100 * f1['difference']:+.1f} "
-        f"points, {100 * f1['low']:+.1f} to {100 * f1['high']:+.1f})",
-    )
 
 
 def promote_model(
@@ -207,13 +163,13 @@ def promote_model(
     artifact: str,
     decision: Decision,
     tags: Mapping[str, str],
-    champion: Champion,
+    champion: Stage | None,
 ) -> str:
     """Register the artifact of this run, and make it champion or challenger; return what it became.
     RegistryAway where MLflow does not answer.
 
-    `decision` is that of the run, `champion` the one that was there when its cells were made,
-    `about` the report in Markdown, for a person who is asked.
+    `decision` is that of the run by its comparison with `champion`, `about` the report in Markdown,
+    for a person who is asked.
     """
     if not tracking.wait_until_sent(SETTLE_SECONDS):
         raise RegistryAway("MLflow did not answer")
@@ -221,16 +177,13 @@ def promote_model(
     if now.get("model") == tags["model"]:
         return f"version {now['version']} became champion in an earlier run"
     version = registry.add_version(tracking.parent.id, artifact, tags)
-    current, command = now.get("version", ""), registry.format_promotion(version)
-    objection = ""  # which holds however well the model did
-    if current and current != champion.version:
-        objection = f"version {current} became champion meanwhile: run the same again to compare"
-    elif champion.is_elsewhere:
-        objection = f"the champion, version {current}, is of another store: not compared with it"
+    command = registry.format_promotion(version)
+    if now and not (champion and champion.fingerprint == now.get("model")):
+        why = f"not compared with the champion, version {now['version']}, which another run made"
+        decision = Decision(False, f"{why} meanwhile, or of another store; {decision.reason}")
     elif aside := registry.get_tags(version).get("set_aside"):
-        objection = f"set aside for version {aside}: only `{command}` makes it the champion again"
-    if objection:
-        decision = Decision(False, f"{objection}; {decision.reason}")
+        why = f"set aside for version {aside}: only `{command}` makes it the champion again"
+        decision = Decision(False, f"{why}; {decision.reason}")
     if wish.mode == "ask":
         decision = request_approval(decision, about, registry, version)
     if decision.promote:
@@ -251,9 +204,8 @@ def request_approval(decision: Decision, about: str, registry: Registry, version
     context = FlowRunContext.get()
     run = context.flow_run if context else None
     if run is None or run.deployment_id is None:
-        return Decision(
-            False, f"waits for `{registry.format_promotion(version)}`; {decision.reason}"
-        )
+        waits = f"waits for `{registry.format_promotion(version)}`"
+        return Decision(False, f"{waits}; {decision.reason}")
     registry.set_tag(version, "waiting", str(run.id))
     evidence = f"{about}\n\nBy the rule: {escape_markdown(decision.reason)}"
     form = Approval.with_initial_data(description=evidence, approve=decision.promote, reason="")

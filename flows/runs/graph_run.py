@@ -24,14 +24,9 @@ from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
 from amazon_electra.flows.runs.champion import find_champion, register_models
 from amazon_electra.flows.runs.follow import follow_run
 from amazon_electra.flows.servers import stock
-from amazon_electra.flows.servers.access import find_running_servers
-from amazon_electra.flows.servers.settings import PAUSED_EVENT
+from amazon_electra.flows.servers.access import PAUSED_EVENT, find_running_servers
 from amazon_electra.flows.stages.dump import name_dump
-from amazon_electra.flows.store.flatten import (
-    flatten_numbers,
-    flatten_parameters,
-    summarize_manifest,
-)
+from amazon_electra.flows.store.flatten import flatten_parameters
 from amazon_electra.flows.store.group import Groups, list_stages
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -39,6 +34,9 @@ from amazon_electra.flows.store.usage import save_registered
 from amazon_electra.flows.ui import artifacts
 from amazon_electra.model.tracking.mlflow_run import FLOW_RUN, Tracking
 from amazon_electra.model.tracking.registry import list_registries
+
+PAGE = "report.html"
+FindChampion = Callable[[str], Stage | None]
 
 
 def name_run() -> str:
@@ -48,16 +46,12 @@ def name_run() -> str:
     """
     if " · " in (flow_run.name or ""):
         return str(flow_run.name)
-
-    def read(section: str, field: str) -> Any:
-        value = flow_run.parameters.get(section) or {}
-        return value.get(field) if isinstance(value, dict) else getattr(value, field)
-
-    if file := read("study", "file"):
-        what = [f"study {Path(file).stem}"]
+    study, dump = (dict(flow_run.parameters.get(name) or {}) for name in ("study", "dump"))
+    if file := study.get("file"):
+        what = f"study {Path(file).stem}"
     else:
-        what = [name_dump(read("dump", "paths") or ["dump"]), str(flow_run.flow_name)]
-    return " · ".join([*what, f"{flow_run.scheduled_start_time:%Y-%m-%d %H:%M}"])
+        what = f"{name_dump(dump.get('paths') or ['dump'])} · {flow_run.flow_name}"
+    return f"{what} · {flow_run.scheduled_start_time:%Y-%m-%d %H:%M}"
 
 
 def check_engine(parameters: Parameters) -> None:
@@ -67,10 +61,6 @@ def check_engine(parameters: Parameters) -> None:
             if not is_remote(path):
                 why = f"its workers do not see {path}; put it into gs:// and give its address"
                 raise UserError(why, "engine.kind", "dataflow")
-
-
-PAGE = "report.html"
-FindChampion = Callable[[str], Stage | None]
 
 
 def run_plan(
@@ -99,13 +89,11 @@ def run_graph(
     """
     check_engine(parameters)
     store.check_access()
-    run, name = str(flow_run.id or ""), flow_run.name or "run"
-    for folder in ("mlflow", f"runs/{run}"):
-        (store.root / folder).mkdir(parents=True, exist_ok=True)
+    run, name, wish = str(flow_run.id or ""), flow_run.name or "run", parameters.promotion
     tags = {FLOW_RUN: run, "amazon_electra.store": store.address}
     if page := flow_run.ui_url:
-        tags |= {"prefect.flow_run": page, "mlflow.note.content": f"[The run in Prefect]({page})"}
-    uri, wish = stock.resolve_mlflow_uri(store.root), parameters.promotion
+        tags["mlflow.note.content"] = f"[The run in Prefect]({page})"
+    uri = stock.resolve_mlflow_uri(store.root)
     tracking = Tracking(uri, stock.locate_artifacts(store.root))
     if wish.mode != "off":  # fails before anything is made
         call_with_retries("champion", partial(list_registries, uri))
@@ -117,23 +105,19 @@ def run_graph(
     # A worker of a pool has the accelerator of its host. A server for one run frees nothing that a
     # killed run held.
     context = FlowRunContext.get()
-    is_in_pool = bool(context and context.flow_run and context.flow_run.work_pool_name)
-    is_shared = not is_in_pool and bool(find_running_servers(store.root))
-    maker = PrefectStageMaker(runner, is_shared)
+    is_in_pool = context and context.flow_run and context.flow_run.work_pool_name
+    maker = PrefectStageMaker(runner, not is_in_pool and bool(find_running_servers(store.root)))
     tracking.start(name, flatten_parameters(parameters.model_dump()), tags)
     status = "FAILED"
     try:
         with follow_run(store, run, name):
-            stages = list_stages(graph(lambda task: find(task).model), store)
+            stages = list_stages(graph(find), store)
             page = "\n".join(["```", *list_lines(stages, notes), "```"])
             runner.notify("on_plan", format_total(stages), page)
-            last = maker.make_graph(graph(lambda task: find_later(task).model), notes)
-            summary = publish_results(store, maker.stages, last, tracking)
+            last = maker.make_graph(graph(find_later), notes)
+            publish_report(store.fetch(last), tracking)
             became, is_complete = register_models(wish, maker, find_later, last, tracking)
-            summary |= {"registered": became} if became else {}
-            summary |= {"failed": {what: str(why) for what, why in maker.failed.items()}}
-            summary |= {"stopped": maker.is_stopped}
-            status = "FINISHED"
+        status = "FINISHED"
     except Pause:
         status = "SCHEDULED"
         raise
@@ -145,50 +129,24 @@ def run_graph(
         if status == "SCHEDULED":
             # The engine's heartbeat goes on until here: no other one is to be waited for.
             emit_event(PAUSED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{run}"})
-    if tracking.is_sent and is_complete and not maker.failed and dump:
+    if tracking.is_sent and is_complete and dump and not maker.failed:
         save_registered(store, last, dump, wish.model_dump(), became)
-    return summary
+    failed = {what: str(why) for what, why in maker.failed.items()}
+    more = {"registered": became, "failed": failed, "stopped": maker.is_stopped}
+    return list_results(store, maker.stages, last) | more
 
 
-def publish_results(
-    store: Store, stages: Sequence[Stage], last: Stage, tracking: Tracking
-) -> dict[str, Any]:
-    """Publish the report and the table of stages in Prefect, and everything's numbers in MLflow;
-    return the paths of what a person looks at next.
-    """
-    folder, rows = store.fetch(last), []
-    tags, numbers = dict[str, str](), dict[str, float]()
-    for stage, manifest in ((stage, store.manifest(stage)) for stage in stages):
-        if not manifest:
-            continue
-        title = manifest["title"]
-        rows.append(
-            {
-                "stage": title,
-                "fingerprint": manifest["fingerprint"],
-                "counts": summarize_manifest(manifest),
-                "seconds": manifest.get("seconds", 0.0),
-                "cpu seconds": manifest.get("cpu_seconds", 0.0),
-                "folder": store.locate(stage),
-            }
-        )
-        if not title.endswith("test"):
-            tags[f"amazon_electra.{stage.name}"] = stage.fingerprint
-        found = flatten_numbers(manifest["result"])
-        numbers |= {f"{title}.{name}": number for name, number in found.items()}
-    artifacts.publish_table("stages", rows, "Counts and cost of every stage")
-    if (report := folder / "report.md").exists():
-        text, about = report.read_text(encoding="utf-8"), "What the adaptation was worth"
-        artifacts.publish(create_markdown_artifact, text, key="report", description=about)
-    tracking.set_tags(tags)
-    tracking.log_metrics(numbers)
+def publish_report(folder: Path, tracking: Tracking) -> None:
+    """Show the report in Prefect, and log it to MLflow."""
     for name in ("report.md", PAGE, "report.json"):
         if (folder / name).exists():
             tracking.log_folder(folder / name, "")
+    if (report := folder / "report.md").exists():
+        text, about = report.read_text(encoding="utf-8"), "What the adaptation was worth"
+        artifacts.publish(create_markdown_artifact, text, key="report", description=about)
     if (folder / PAGE).exists() and (page := tracking.build_address()):
         about = f"The report as a page, in MLflow; also {folder / PAGE}"
         artifacts.publish_link(f"{page}/artifacts/{PAGE}", f"{PAGE}-in-mlflow", about)
-    return list_results(store, stages, last)
 
 
 def list_results(store: Store, stages: Sequence[Stage], last: Stage) -> dict[str, Any]:

@@ -1,18 +1,58 @@
-"""The password of a store's servers, and where they are while `up` runs."""
+"""How to reach the servers of a store: settings, password, addresses, health. `python -m
+amazon_electra.flows.servers.access URL` fails where no server answers.
+"""
 
 import json
 import os
 import secrets
+import socket
+import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
 from amazon_electra.beam_jobs.core.locks import try_lock
-from amazon_electra.flows.servers.health import is_healthy
 
+HOST = "127.0.0.1"
+TAG = "amazon-electra"  # of every run of ours, by which the automations know them
+PAUSED_EVENT = "amazon-electra.run.paused"  # last event of a run's process that leaves it suspended
+READY_FILE = Path("logs", "deployments.ready")  # of the store: the deployments are served
 PASSWORD_FILE = "password"
 LOCK = "up.lock"  # in the store: locked while `up` runs, with the addresses of its servers
+ANSWER_SECONDS = 10.0  # a loaded server takes seconds to answer
+LOST_SECONDS = 900
+"""A run without a heartbeat for so long is marked Crashed: longer than the eight minutes for which
+a run outlives a server that is away.
+"""
+NO_TELEMETRY = {
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+}
+CLIENT = {
+    "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
+    "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
+    "PREFECT_TASKS_DEFAULT_PERSIST_RESULT": "false",
+    "PREFECT_API_REQUEST_TIMEOUT": "20",
+    "PREFECT_CLIENT_MAX_RETRIES": "8",
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
+    "PYTHONSAFEPATH": "1",
+}
+"""Eight retries wait for 2 + 4 + … + 256 s. Runs import no code of the folder they are started in,
+and keep no results in Prefect, which would read them as code.
+"""
+
+
+def build_client_environment(store: Path, api_url: str = "") -> dict[str, str]:
+    """Return the environment of every process of a run."""
+    url = {"PREFECT_API_URL": api_url} if api_url else {}
+    return {**NO_TELEMETRY, **CLIENT, "PREFECT_HOME": str(store / "prefect"), **url}
 
 
 def read_password(store: Path) -> str:
@@ -74,3 +114,35 @@ def find_running_servers(store: Path) -> dict[str, str]:
                 os.environ.update(build_mlflow_access(store))
             return {name: state[name] for name in ("prefect", "mlflow")}
     return {}
+
+
+def find_free_port() -> int:
+    """Return a port of 127.0.0.1 that nobody listens on."""
+    with socket.create_server((HOST, 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def is_healthy(url: str) -> bool:
+    """Return whether a server answers here, if only that it wants a password."""
+    try:
+        with urllib.request.urlopen(url, timeout=ANSWER_SECONDS):
+            return True
+    except urllib.error.HTTPError as refusal:
+        return refusal.code < 500
+    except (OSError, ValueError):
+        return False
+
+
+def check_named_server(variable: str) -> None:
+    """Raise JobFailed if the server that an environment variable names does not answer: its clients
+    would try again for minutes.
+    """
+    parts = urlsplit(os.environ.get(variable, ""))
+    address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
+    if parts.scheme.startswith("http") and not is_healthy(f"{address}/health"):
+        about = "start that server, or unset the variable"
+        raise JobFailed(f"{variable}: no answer from {address}; {about}")
+
+
+if __name__ == "__main__":
+    sys.exit(not is_healthy(sys.argv[1]))

@@ -1,35 +1,51 @@
-"""Prefect's and MLflow's own servers: their start, their settings, and who connects to which.
+"""Starts Prefect's and MLflow's own servers on a store, and `amazon-electra up`, which is both and
+the deployments in the foreground.
 
 Each listens on 127.0.0.1, has the store's password, keeps its data in the store and connects to no
-other machine.
+other machine. All end with the process that started them, however it ends.
 """
 
 import atexit
 import os
 import secrets
+import signal
+import socket
 import subprocess
 import sys
-import threading
+import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
+from amazon_electra.beam_jobs.core.errors import JobFailed, UserError, require
 from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT, Child
+from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT, Child, interrupt_on_signals
 from amazon_electra.flows.servers.access import (
+    HOST,
+    NO_TELEMETRY,
     PASSWORD_FILE,
+    READY_FILE,
+    build_client_environment,
+    build_mlflow_access,
     build_prefect_access,
+    find_free_port,
     find_running_servers,
+    hold_store,
+    is_healthy,
     read_password,
 )
-from amazon_electra.flows.servers.health import (
-    POLL_SECONDS,
-    find_free_port,
-    is_healthy,
-    wait_until_healthy,
-)
-from amazon_electra.flows.servers.settings import HOST, NO_TELEMETRY, build_client_environment
+from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.mlflow_client import is_new_database
+
+START_SECONDS = 300.0  # the first start creates the database: 8 s on two idle cores
+POLL_SECONDS = 1.0
+MLFLOW_ACCESS = """[mlflow]
+default_permission = NO_PERMISSIONS
+auth_cache_ttl_seconds = 60
+authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+database_uri = sqlite:///{}
+"""
 
 
 def start_prefect_server(store: Path, port: int, factory: str = "create_server") -> Child:
@@ -37,9 +53,7 @@ def start_prefect_server(store: Path, port: int, factory: str = "create_server")
     function of servers/prefect_app.py.
     """
     (store / "prefect").mkdir(parents=True, exist_ok=True)
-    app = f"amazon_electra.flows.servers.prefect_app:{factory}"
-    command = [sys.executable, "-m", "uvicorn", "--factory", app, "--log-level", "warning"]
-    url = f"http://{HOST}:{port}"
+    app, url = f"amazon_electra.flows.servers.prefect_app:{factory}", f"http://{HOST}:{port}"
     settings = {
         **build_client_environment(store, f"{url}/api"),
         # leases in memory would leave the accelerator taken for ever after a restart
@@ -51,8 +65,61 @@ def start_prefect_server(store: Path, port: int, factory: str = "create_server")
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url,
         "PREFECT_SERVER_UI_API_URL": f"{url}/api",
     }
-    address = ["--host", HOST, "--port", str(port)]
-    return Child([*command, *address], store / "logs" / "prefect.log", settings)
+    command = [sys.executable, "-m", "uvicorn", "--factory", app, "--log-level", "warning"]
+    command += ["--host", HOST, "--port", str(port)]
+    return Child(command, store / "logs" / "prefect.log", settings)
+
+
+def start_mlflow_server(store: Path, port: int) -> Child:
+    """Start an MLflow server on the store; the caller waits until it answers.
+
+    Its processes on this machine read and write artifacts as files.
+    """
+    folder, database = store / "mlflow", resolve_mlflow_database(store)
+    folder.mkdir(parents=True, exist_ok=True)
+    if is_new_database(database):  # a server that is interrupted while it makes one leaves half
+        maker = [sys.executable, "-m", "amazon_electra.model.tracking.mlflow_client", database]
+        subprocess.run(maker, check=True, env=os.environ | PYTHON_ENVIRONMENT)
+    user, _, password = read_password(store).partition(":")
+    access, users = folder / "access.ini", folder / "access.db"
+    if users.exists() and users.stat().st_mtime < (store / PASSWORD_FILE).stat().st_mtime:
+        users.unlink()  # it has the password of an earlier file
+    access.write_text(MLFLOW_ACCESS.format(users), encoding="utf-8")
+    settings = {
+        **NO_TELEMETRY,
+        "MLFLOW_BACKEND_STORE_URI": database,
+        "MLFLOW_ARTIFACTS_DESTINATION": locate_artifacts(store),
+        "MLFLOW_DEFAULT_ARTIFACT_ROOT": locate_artifacts(store),
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_AUTH_CONFIG_PATH": str(access),
+        "MLFLOW_AUTH_ADMIN_USERNAME": user,
+        "MLFLOW_AUTH_ADMIN_PASSWORD": password,
+        "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_hex(32),
+    }
+    command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth"]
+    command += ["--host", HOST, "--port", str(port), "--workers", "1"]
+    return Child(command, store / "logs" / "mlflow.log", settings)
+
+
+def start_deployments(store: Store) -> Child:
+    """Start the process that serves the deployments."""
+    (store.root / READY_FILE).unlink(missing_ok=True)
+    command = [sys.executable, "-m", "amazon_electra.flows.ui.deployments", store.address]
+    shipped = {"PREFECT_RUNNER_POLL_FREQUENCY": "3", "PREFECT_RUNNER_PROCESS_LIMIT": "16"}
+    shipped |= {"HF_HUB_OFFLINE": "1"}
+    environment = {name: os.environ.get(name, value) for name, value in shipped.items()}
+    return Child(command, store.root / "logs" / "deployments.log", environment)
+
+
+def wait_until_healthy(name: str, process: Child, check: Callable[[], bool]) -> None:
+    """Wait until `check` is true; raise JobFailed if the process ends or takes too long."""
+    deadline = time.monotonic() + START_SECONDS
+    while not check():
+        is_over = process.poll() is not None
+        if is_over or time.monotonic() > deadline:
+            cause = process.find_cause() if is_over else "no answer"
+            raise JobFailed(f"{name} did not start: {cause} (log: {process.log})")
+        time.sleep(POLL_SECONDS)
 
 
 def connect_prefect(store: Path, meanwhile: Callable[[], object] = lambda: None) -> None:
@@ -73,21 +140,10 @@ def connect_prefect(store: Path, meanwhile: Callable[[], object] = lambda: None)
     url = f"http://{HOST}:{port}/api"
     os.environ.update(build_client_environment(store, url) | build_prefect_access(store))
     with exclusive_lock(store / "prefect" / "start.lock"):  # the first one makes the database
-        server, over = start_prefect_server(store, port, "create_run_server"), threading.Event()
+        server = start_prefect_server(store, port, "create_run_server")
         atexit.register(server.end)
-        atexit.register(over.set)
         meanwhile()
         wait_until_healthy("the Prefect server", server, lambda: is_healthy(f"{url}/health"))
-
-    def end_with_server() -> None:  # Prefect's client would repeat its requests for minutes
-        while not over.wait(POLL_SECONDS):
-            if server.poll() is not None:
-                cause = f"failed: the Prefect server ended: {server.find_cause()}"
-                again = f"(log: {server.log}); the same command continues"
-                print(f"{cause} {again}", file=sys.stderr, flush=True)
-                os._exit(os.EX_TEMPFAIL)
-
-    threading.Thread(target=end_with_server, daemon=True).start()
 
 
 def resolve_mlflow_uri(store: Path) -> str:
@@ -106,37 +162,47 @@ def locate_artifacts(store: Path) -> str:
     return f"file://{store}/mlflow/artifacts"
 
 
-def start_mlflow_server(store: Path, port: int) -> Child:
-    """Start an MLflow server on the store; the caller waits until it answers.
-
-    Its processes on this machine read and write artifacts as files.
+def run_servers(store: Store, prefect_port: int, mlflow_port: int) -> None:
+    """Start both servers and the deployments; return when interrupted, raise JobFailed when one of
+    the processes ends: starting it again is a service manager's job.
     """
-    folder, database = store / "mlflow", resolve_mlflow_database(store)
-    folder.mkdir(parents=True, exist_ok=True)
-    if is_new_database(database):  # a server that is interrupted while it makes one leaves half
-        maker = [sys.executable, "-m", "amazon_electra.model.tracking.mlflow_client", database]
-        subprocess.run(maker, check=True, env=os.environ | PYTHON_ENVIRONMENT)
-    user, _, password = read_password(store).partition(":")
-    access, users = folder / "access.ini", folder / "access.db"
-    if users.exists() and users.stat().st_mtime < (store / PASSWORD_FILE).stat().st_mtime:
-        users.unlink()  # it has the password of an earlier file
-    access.write_text(
-        "[mlflow]\ndefault_permission = NO_PERMISSIONS\nauth_cache_ttl_seconds = 60\n"
-        "authorization_function = mlflow.server.auth:authenticate_request_basic_auth\n"
-        f"database_uri = sqlite:///{users}\n",
-        encoding="utf-8",
-    )
-    settings = {
-        **NO_TELEMETRY,
-        "MLFLOW_BACKEND_STORE_URI": database,
-        "MLFLOW_ARTIFACTS_DESTINATION": locate_artifacts(store),
-        "MLFLOW_DEFAULT_ARTIFACT_ROOT": locate_artifacts(store),
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        "MLFLOW_AUTH_CONFIG_PATH": str(access),
-        "MLFLOW_AUTH_ADMIN_USERNAME": user,
-        "MLFLOW_AUTH_ADMIN_PASSWORD": password,
-        "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_hex(32),
-    }
-    command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth"]
-    address = ["--host", HOST, "--port", str(port), "--workers", "1"]
-    return Child([*command, *address], store / "logs" / "mlflow.log", settings)
+    interrupt_on_signals(signal.SIGTERM, signal.SIGHUP)
+    root, running = store.root, dict[str, Child]()
+    prefect, mlflow = f"http://{HOST}:{prefect_port}", f"http://{HOST}:{mlflow_port}"
+    with hold_store(root, {"prefect": prefect, "mlflow": mlflow}), ExitStack() as stack:
+        check_ports(prefect_port, mlflow_port)
+        os.environ.update(build_client_environment(root, f"{prefect}/api"))
+        os.environ.update(build_prefect_access(root) | build_mlflow_access(root))
+        os.environ["MLFLOW_TRACKING_URI"] = mlflow
+
+        def start(name: str, child: Child, is_well: Callable[[], bool]) -> None:
+            running[name] = child
+            stack.callback(child.end)
+            wait_until_healthy(name, child, is_well)
+            print(f"{name} is up", file=sys.stderr, flush=True)
+
+        with suppress(KeyboardInterrupt):  # in the order in which they need each other
+            server = start_prefect_server(root, prefect_port)
+            start("Prefect server", server, lambda: is_healthy(f"{prefect}/api/health"))
+            server = start_mlflow_server(root, mlflow_port)
+            start("MLflow server", server, lambda: is_healthy(f"{mlflow}/health"))
+            start("deployments", start_deployments(store), (root / READY_FILE).exists)
+            print(f"Prefect UI  {prefect}   start runs: Deployments → domain-adaptation → Run")
+            print(f"MLflow UI   {mlflow}/#/experiments")
+            password = root / PASSWORD_FILE
+            print(f"password    {password}   Prefect asks for the whole line", flush=True)
+            while all(child.poll() is None for child in running.values()):
+                time.sleep(POLL_SECONDS)
+            name, child = next(one for one in running.items() if one[1].poll() is not None)
+            raise JobFailed(f"{name} ended: {child.find_cause()} (log: {child.log})")
+        print("ending", file=sys.stderr, flush=True)
+
+
+def check_ports(*ports: int) -> None:
+    """Raise UserError where another server has a port, and would answer for ours."""
+    require(len({*ports}) == len(ports), f"port {ports[0]}: two servers cannot share it")
+    for port in ports:
+        try:
+            socket.create_server((HOST, port)).close()
+        except (OSError, OverflowError) as error:
+            raise UserError(f"port {port}: {error}; choose another port") from None

@@ -96,6 +96,8 @@ def locate_dump(dump: Stage, store: Store, on_engine: bool = False) -> list[str]
     to_bucket = on_engine and storage.is_remote(store.address)
     for path, file in zip(dump.result["paths"], dump.parameters["files"], strict=True):
         if storage.is_remote(path):
+            is_same = store.digest(path) == file["sha256"]
+            require(is_same, "changed since it was listed; run the same again", FIELD, path)
             found.append(path)
             continue
         sample = SAMPLE.fullmatch(path)

@@ -26,13 +26,7 @@ from prefect.utilities.importtools import import_object
 from prefect.workers.process import ProcessWorker
 
 from amazon_electra.beam_jobs.core.storage import is_remote
-from amazon_electra.flows.servers.settings import (
-    CLIENT,
-    LOST_SECONDS,
-    PAUSED_EVENT,
-    READY_FILE,
-    TAG,
-)
+from amazon_electra.flows.servers.access import CLIENT, LOST_SECONDS, PAUSED_EVENT, READY_FILE, TAG
 from amazon_electra.flows.store.store import Store
 
 log = logging.getLogger("amazon_electra")

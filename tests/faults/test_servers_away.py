@@ -1,21 +1,22 @@
 """Both servers away in the middle of a training: it goes on, and what they missed is told later."""
 
 import json
-import os
 import sqlite3
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
 
-import psutil
-
 from amazon_electra.flows.servers import stock
-from amazon_electra.flows.servers.access import build_mlflow_access, build_prefect_access
-from amazon_electra.flows.servers.health import find_free_port, is_healthy
-from amazon_electra.flows.servers.settings import HOST
-from tests.flows.test_processes import alive, read_pid
-from tests.patience import PATIENCE_SECONDS, eventually
+from amazon_electra.flows.servers.access import (
+    HOST,
+    build_mlflow_access,
+    build_prefect_access,
+    find_free_port,
+    is_healthy,
+)
+from tests.flows.test_processes import read_pid
+from tests.patience import eventually
 from tests.served import CLEAN
 
 AWAY_SECONDS = 10
@@ -100,19 +101,3 @@ def test_both_servers_away_for_a_while(tmp_path, monkeypatch):
         seen, run = losses(mlflow)
         assert seen == list(range(1, steps + 1))
         assert (run.info.status, run.data.metrics["steps"]) == ("FINISHED", steps)
-
-
-def test_a_run_ends_with_its_own_server(tmp_path):
-    store, gate = tmp_path / "store", tmp_path / "gate"
-    slow = json.dumps({"corpus": {"gate": str(gate)}})
-    words = [sys.executable, "-m", "tests.flows.toy_graph", str(store), slow]
-    run = subprocess.Popen(words, env=CLEAN)
-    [pid] = eventually(lambda: list(store.glob("toy-corpus/*/pid")))
-    job = read_pid(pid)
-    [server] = [p for p in psutil.Process(run.pid).children() if "prefect" in str(p.cmdline())]
-    for process in (server, *server.children(recursive=True)):
-        process.kill()
-    assert run.wait(PATIENCE_SECONDS) == os.EX_TEMPFAIL
-    eventually(lambda: not alive(job))
-    gate.touch()
-    assert subprocess.run(words, env=CLEAN).returncode == 0

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from amazon_electra.flows.runs.champion import decide_promotion
+from amazon_electra.flows.runs.champion import decide
 from amazon_electra.flows.stages.finetuning import Cell, Start, build_finetuning
 from amazon_electra.flows.stages.model import (
     build_model_stages,
@@ -68,14 +68,14 @@ def compare(made, own, champion, data=None):
 
 def test_ten_times_the_labels_become_champion_and_a_tenth_does_not(made):
     more, fewer = compare(made, 3_000, 300), compare(made, 300, 3_000)
-    assert decide_promotion(more).promote, more
-    assert not decide_promotion(fewer).promote
+    assert decide({"n_test": 400}, more).promote, more
+    assert not decide({"n_test": 400}, fewer).promote
     assert more["n"] == fewer["n"] == 400
     assert more["macro_f1"]["low"] > 0.03
     assert fewer["macro_f1"]["high"] < -0.03
     same = compare(made, 300, 300)
     assert same["loss"]["difference"] == 0
-    assert not decide_promotion(same).promote
+    assert not decide({"n_test": 400}, same).promote
 
 
 def test_what_the_champion_was_trained_on_leaves_the_comparison(made, tmp_path):
@@ -91,7 +91,7 @@ def test_what_the_champion_was_trained_on_leaves_the_comparison(made, tmp_path):
     (tmp_path / "corpus.json").write_text("{}")
     found = compare(made, 3_000, 300, tmp_path)
     assert (found["n"], found["trained_on"]) == (150, 300)
-    decision = decide_promotion(found)
+    decision = decide({"n_test": 400}, found)
     assert not decision.promote
     assert "a person decides" in decision.reason
 

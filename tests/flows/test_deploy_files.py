@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from amazon_electra.beam_jobs.engine.staged_package import REQUIREMENTS
-from amazon_electra.flows.servers import settings
+from amazon_electra.flows.servers.access import CLIENT
 
 ROOT = Path(__file__).parent.parent.parent
 DEPLOY = ROOT / "deploy"
@@ -75,7 +75,7 @@ def test_every_worker_gives_signs_of_life_as_often_as_the_automation_expects():
     for path, text in texts.items():
         every = re.findall(r'PREFECT_FLOWS_HEARTBEAT_FREQUENCY(?:: |=)"?(\d+)', text)
         assert every, path
-        assert set(every) == {str(settings.HEARTBEAT_SECONDS)}, path
+        assert set(every) == {CLIENT["PREFECT_FLOWS_HEARTBEAT_FREQUENCY"]}, path
 
 
 def test_every_secret_comes_from_the_environment_and_no_server_is_open():

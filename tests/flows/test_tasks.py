@@ -124,7 +124,7 @@ def test_prefect_shows_what_was_made(twice):
             return client.read_task_runs(flow_run_filter=both)
 
         eventually(lambda: len(made()) == 2 * 7)  # Prefect writes them down a moment later
-    assert {"corpus-progress", "pretraining-progress", "stages"} <= names
+    assert {"corpus-progress", "pretraining-progress", "plan"} <= names
     assert all(run.name.startswith("sample-100 · domain-adaptation · 2") for run in runs)
 
 

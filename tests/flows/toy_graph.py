@@ -17,8 +17,7 @@ from pydantic import Field
 from amazon_electra.beam_jobs.core.plugins import register_module
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.servers import stock
-from amazon_electra.flows.servers.health import is_healthy
-from amazon_electra.flows.servers.settings import TAG
+from amazon_electra.flows.servers.access import TAG, is_healthy
 from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.store.group import Group, Groups
 from amazon_electra.flows.store.stage import Stage, register_stage

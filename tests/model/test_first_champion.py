@@ -11,10 +11,9 @@ import json
 import numpy as np
 import pytest
 
-from amazon_electra.flows.runs.champion import decide_first
+from amazon_electra.flows.runs.champion import decide as decide_champion
 from amazon_electra.model import export
 from amazon_electra.model.arms.out_of_fold import OutOfFold
-from amazon_electra.model.evaluation.metrics import list_figures
 from amazon_electra.model.evaluation.predict import predict_classes
 from amazon_electra.model.evaluation.predictions import write_predictions
 from amazon_electra.model.finetuning.examples import Example
@@ -38,7 +37,7 @@ def decide(folder, draw, majority, skill, shift=0.0):
     write_predictions(test, folder / "predictions.parquet")
     cell = export.ExportCell("TF-IDF", folder, folder)
     against = export.compare_with_simple_models(cell, [cell], test, METRICS)
-    return decide_first({"classes": list_figures(test, LABELS), "against": against})
+    return decide_champion({"n_test": len(examples), "against": against}, None)
 
 
 def test_shops_with_nothing_to_learn_have_no_champion(tmp_path):

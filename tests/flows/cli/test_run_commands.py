@@ -4,7 +4,7 @@ import pytest
 
 from amazon_electra.flows.cli import main, running
 from amazon_electra.flows.configuration.form import Corpus, Pretraining
-from amazon_electra.flows.servers.health import find_free_port
+from amazon_electra.flows.servers.access import find_free_port
 
 
 def attempt(*words):

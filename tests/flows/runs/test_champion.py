@@ -9,15 +9,12 @@ from amazon_electra.beam_jobs.core.errors import TransientError
 from amazon_electra.flows.configuration.form import Promotion
 from amazon_electra.flows.runs import champion
 from amazon_electra.flows.runs.champion import (
-    Champion,
     approve_version,
     decide,
-    decide_first,
-    decide_promotion,
+    find_champion,
     promote_model,
-    read_champion,
 )
-from amazon_electra.flows.servers.health import find_free_port
+from amazon_electra.flows.servers.access import find_free_port
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.mlflow_run import Tracking
 from amazon_electra.model.tracking.registry import Registry, RegistryAway, name_model
@@ -37,15 +34,12 @@ def compared(gain, macro_f1=(0.0, -0.01, 0.01)):
     return {"n": 400, "loss": with_interval(gain), "macro_f1": ends}
 
 
-def first_results(
-    gain=(0.1, 0.05, 0.15), macro_f1=0.2, tfidf=None, answered=(5, 95), n_test=400, mark=None
-):
+def first_results(gain=(0.1, 0.05, 0.15), macro_f1=0.2, tfidf=None, n_test=400, mark=None):
     """results.json of a model whose log-loss is smaller by `gain` (with its interval) than that of
     the class shares, and by `tfidf` than that of TF-IDF.
     """
     against = {"majority class": gain} | ({"TF-IDF": tfidf} if tfidf else {})
     return {
-        "classes": [{"label": str(n), "answered": n} for n in answered],
         "against": {
             name: {"loss": with_interval(value), "macro_f1": {"difference": macro_f1}}
             for name, value in against.items()
@@ -67,7 +61,6 @@ MARK = {"says": "`list a17` decides.", "is_title": False}
         (first_results(tfidf=(-0.03, -0.05, -0.01)), None, False),
         (first_results(gain=(0.1, -0.01, 0.2)), None, False),
         (first_results(macro_f1=-0.01), None, False),
-        (first_results(answered=(0, 100)), None, False),
         (first_results(n_test=99), None, False),
         (first_results(mark=MARK), None, False),
         (first_results(mark=MARK | {"is_title": True}), None, True),
@@ -90,7 +83,7 @@ def tracked(tmp_path, mlflow_uri):
     uri, store = mlflow_uri, Store(tmp_path / "store")
 
     def run(encoder, low, meanwhile=lambda: None, store=store):
-        champion = read_champion(uri, store, "polarity")
+        champion = find_champion(Promotion(), store, uri, "polarity")
         store.publish(FakeStage("model", 0, {}, known=f"of-{encoder}"), {})
         meanwhile()
         tracking = Tracking(uri, f"file://{tmp_path}/artifacts")
@@ -100,9 +93,7 @@ def tracked(tmp_path, mlflow_uri):
         (model / "config.json").write_text("{}")
         tracking.log_folder(model, "model")
         tags = {"encoder": encoder, "model": f"of-{encoder}", "report": f"of {encoder}"}
-        decision = decide_first(first_results())
-        if champion.version:
-            decision = decide_promotion(compared((low + 0.01, low, 0.5)))
+        decision = decide(first_results(), champion and compared((low + 0.01, low, 0.5)))
         registry, wish = Registry(uri, NAME), Promotion()
         asked = registry, "model", decision, tags, champion
         became = promote_model(wish, encoder, tracking, *asked)
@@ -151,7 +142,7 @@ def test_one_that_was_not_compared_with_the_champion_of_this_moment_does_not_rep
 def test_a_registry_that_does_not_answer_is_not_one_without_a_champion(tmp_path):
     away = f"http://somebody:secret@127.0.0.1:{find_free_port()}"
     with pytest.raises(RegistryAway) as told:
-        read_champion(away, Store(tmp_path), "polarity")
+        Registry(away, NAME).get_by_alias("champion")
     assert "secret" not in str(told.value)
     assert isinstance(told.value, ConnectionError), "which tasks try again"
 
@@ -205,7 +196,7 @@ def test_a_model_is_not_lost_to_a_registry_that_refuses(tmp_path, monkeypatch):
     monkeypatch.setattr(champion, "promote_model", refuse)
     tracking = SimpleNamespace(uri="sqlite:///", log_folder=lambda folder, name: None)
     lines, is_complete = champion.register_models(
-        Promotion(), maker, lambda task: Champion(), report, tracking
+        Promotion(), maker, lambda task: None, report, tracking
     )
     assert not is_complete
     assert "Run with id= not found" in lines

@@ -15,9 +15,12 @@ from prefect.server.database.configurations import AioSqliteConfiguration
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from amazon_electra.flows.servers.access import read_password
-from amazon_electra.flows.servers.health import find_free_port, is_healthy, wait_until_healthy
-from amazon_electra.flows.servers.stock import start_mlflow_server, start_prefect_server
+from amazon_electra.flows.servers.access import find_free_port, is_healthy, read_password
+from amazon_electra.flows.servers.stock import (
+    start_mlflow_server,
+    start_prefect_server,
+    wait_until_healthy,
+)
 from tests.patience import PATIENCE_SECONDS
 
 OPEN = {

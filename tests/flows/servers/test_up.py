@@ -11,7 +11,7 @@ import pytest
 from amazon_electra.beam_jobs.core.errors import JobFailed
 from amazon_electra.flows.cli import main
 from amazon_electra.flows.runner.processes import Child
-from amazon_electra.flows.servers import access, stock, up
+from amazon_electra.flows.servers import access, stock
 from amazon_electra.flows.store.store import Store
 from tests.refusals import refuses
 from tests.served import find_free_ports
@@ -31,7 +31,7 @@ def test_a_second_up_names_the_first(tmp_path):
         try:
             assert first.stdout.readline() == "held\n"
             with refuses(ADDRESSES["prefect"], str(first.pid)):
-                up.run_servers(Store(tmp_path), 4200, 5000)
+                stock.run_servers(Store(tmp_path), 4200, 5000)
             assert access.find_running_servers(tmp_path) == {}, "it does not answer"
         finally:
             first.kill()
@@ -52,14 +52,14 @@ def test_up_ends_when_one_of_its_processes_does(tmp_path, monkeypatch):
         return children[name]
 
     for name in commands:
-        monkeypatch.setattr(up, name, partial(start, name))
-    monkeypatch.setattr(up, "is_healthy", lambda url: True)
-    monkeypatch.setattr(up, "READY_FILE", ".")
-    monkeypatch.setattr(up, "interrupt_on_signals", lambda *signals: None)
+        monkeypatch.setattr(stock, name, partial(start, name))
+    monkeypatch.setattr(stock, "is_healthy", lambda url: True)
+    monkeypatch.setattr(stock, "READY_FILE", ".")
+    monkeypatch.setattr(stock, "interrupt_on_signals", lambda *signals: None)
     monkeypatch.setattr(os, "environ", dict(os.environ))
     ports = find_free_ports(2)
     with refuses(*("MLflow", "full", f"{tmp_path}/log"), kind=JobFailed):
-        up.run_servers(Store(tmp_path), *ports)
+        stock.run_servers(Store(tmp_path), *ports)
     assert children["start_prefect_server"].returncode is not None, "nothing is left running"
 
 
@@ -70,7 +70,7 @@ def test_a_taken_or_impossible_port():
         [free] = find_free_ports(1)
         for ports in ((taken.getsockname()[1], free), (99999, free), (free, free)):
             with refuses(str(ports[0])):
-                up.check_ports(*ports)
+                stock.check_ports(*ports)
 
 
 def test_a_store_that_cannot_be_made(tmp_path, capsys):

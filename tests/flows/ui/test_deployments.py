@@ -13,7 +13,7 @@ from prefect.client.schemas.schedules import CronSchedule
 
 from amazon_electra.flows.cli import terminal
 from amazon_electra.flows.runner import processes
-from amazon_electra.flows.servers.settings import CLIENT, TAG
+from amazon_electra.flows.servers.access import CLIENT, TAG
 from amazon_electra.flows.ui import deployments
 from tests.flows.forms import fill_parameters
 

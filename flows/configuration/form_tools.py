@@ -17,12 +17,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 Form = TypeVar("Form", bound=Settings)
 
 
-def make_form_field(kind: type[Settings], name: str, **changes: Any) -> Any:
+def make_form_field(kind: type[Settings], name: str) -> Any:
     """Return the form's field for a setting of a job: its description, bounds and default."""
     field = kind.model_fields[name]
     about = " ".join((field.description or "").split())
-    words = {"default": field.default, "description": f"{about[:1].upper()}{about[1:]}"}
-    return Field(**{**words, **list_bounds(field), **changes})
+    bounds: dict[str, Any] = dict(list_bounds(field))
+    return Field(default=field.default, description=f"{about[:1].upper()}{about[1:]}", **bounds)
 
 
 def take_fields(form: type[Settings], *names: str) -> Callable[[F], F]:
@@ -43,13 +43,6 @@ def take_fields(form: type[Settings], *names: str) -> Callable[[F], F]:
         return function
 
     return sign
-
-
-def leave_out_closed(values: Any) -> Any:
-    """Return the values of a form without the sections that nobody opened."""
-    if not isinstance(values, Mapping):
-        return values
-    return {name: v for name, v in values.items() if v is not None or name not in CLOSED}
 
 
 def fill_form(form: type[Form], **given: Any) -> Form:

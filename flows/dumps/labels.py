@@ -80,7 +80,8 @@ def estimate_counts(
     tasks: Sequence[str], chosen: Dump, corpus: Corpus, previews: Sequence[Preview]
 ) -> Counts:
     """Return what the corpus of a dump will count, about, by its first records."""
-    scale, share = _decide_scale(chosen, previews), read_shares(corpus.split)["pretrain"] / 100
+    scale, shares = _decide_scale(chosen, previews), read_shares(corpus.split)
+    share = shares.get("pretrain", 0.0) / sum(shares.values())
     labels, titles, words = Counter[str](), 0.0, 0.0
     for one in previews:
         times = one.count / max(1, len(one.head))

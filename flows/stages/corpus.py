@@ -27,7 +27,7 @@ class Corpus(Stage):
             locate_dump(self.inputs["dump"], store, self.on_engine),
             store.open_output(self),
             withhold=locate_files(self.files.get("withhold", ()), store, WITHHOLD),
-            beam_options=self.resources.beam_options,
+            beam_options=self.resources.engine.list_options(),
         ).content
 
 
@@ -48,5 +48,5 @@ def build_corpus_stage(p: Parameters, dump: Stage, store: Store) -> Corpus:
         config,
         {"dump": dump},
         files={"withhold": hash_files(withheld, store)} if withheld else {},
-        resources=Resources(engine=p.engine, workers=chosen.workers),
+        resources=Resources(engine=p.engine),
     )

@@ -7,6 +7,7 @@ from typing import Any
 
 from amazon_electra.beam_jobs.config import SCORES_VERSION, CorpusConfig, ScoringConfig
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.configuration.form import Scoring
 from amazon_electra.flows.servers import stock
 from amazon_electra.flows.stages.dump import locate_dump
@@ -69,7 +70,7 @@ class Scores(Stage):
             [str(store.fetch(stage)) for name, stage in self.inputs.items() if name != "dump"],
             locate_dump(self.inputs["dump"], store),
             str(folder),
-            beam_options=self.resources.beam_options,
+            beam_options=self.resources.engine.list_options(),
         )
 
 
@@ -79,7 +80,7 @@ def build_scores_stage(models: Sequence[RegisteredModel], form: Scoring, dump: S
         f"model {number}": ExistingStage("model", model.fingerprint)
         for number, model in enumerate(models, 1)
     }
-    resources = Resources(workers=form.model.workers)
+    resources = Resources(engine=Engine(workers=form.model.workers))
     return Scores(build_config(models, form), {"dump": dump, **inputs}, resources=resources)
 
 

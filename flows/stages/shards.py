@@ -10,6 +10,7 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
 from amazon_electra.flows.configuration import form
+from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.stages.corpus import WITHHOLD
@@ -53,7 +54,7 @@ class PackedShards(Stage):
         from amazon_electra.beam_jobs.shards_job import make_shards
 
         reviews = corpus = self.inputs["corpus"].locate(store, self.on_engine)
-        output, options = store.open_output(self), self.resources.beam_options
+        output, options = store.open_output(self), self.resources.engine.list_options()
         if texts := self.files.get("general_text"):
             corpus = f"{output}/corpus"
             make_corpus(
@@ -89,10 +90,12 @@ def build_shards_stages(
     length = choose_sequence_length(p.shards, p.recipe, origin, store)
     vocabulary = build_vocabulary_stage(p.vocabulary, p.recipe, corpus, origin)
     inputs = {"corpus": corpus, "vocabulary": vocabulary}
-    engine = Resources(engine=p.engine, workers=p.corpus.workers)
+    engine = Resources(engine=p.engine)
     shards = PackedShards(ShardsConfig(max_length=length), inputs, resources=engine)
     config = ShardsConfig(max_length=length, split="dev", sample_reviews=DEV_REVIEWS)
-    dev = DevShards(config, inputs, resources=Resources(workers=1), title="dev shards")
+    dev = DevShards(
+        config, inputs, resources=Resources(engine=Engine(workers=1)), title="dev shards"
+    )
     return vocabulary, shards, dev
 
 

@@ -38,12 +38,6 @@ class Resources(Settings):
     processes: int = Field(default=1, ge=1)
     beside: int = Field(default=0, ge=0, description="Jobs that run at the same time on this CPU")
     engine: Engine = Field(default=Engine(), description="Where Beam's workers are")
-    workers: int | None = Field(default=None, description="Local processes of a Beam job")
-
-    @property
-    def beam_options(self) -> list[str]:
-        """Return the options of Beam's runner."""
-        return self.engine.list_options(self.workers)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ def test_a_setting_redoes_what_depends_on_it_and_no_more(fingerprints):
     every = {name.split(" · ")[0] for name in before}
     assert changed(before, fingerprints("corpus.title=false")) == every - {"dump"}
     idle = ("pretraining.device=cpu", "pretraining.processes=4", "pretraining.keep_checkpoints=3")
-    idle += ("finetuning.at_once=1", "corpus.workers=3", "engine.kind=flink")
+    idle += ("finetuning.at_once=1", "engine.workers=3", "engine.kind=flink")
     idle += ("engine.job_endpoint=jobs:8099", "engine.flink_master=manager:8081")
     assert changed(before, fingerprints(*idle)) == set()
 

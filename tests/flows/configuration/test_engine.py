@@ -31,9 +31,9 @@ def list_words(folder, label, *settings):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        (("corpus.workers=3",), "--direct_num_workers 3"),
+        (("engine.workers=3",), "--direct_num_workers 3"),
         (
-            (*FLINK, "engine.workers=8", "corpus.workers=3"),
+            (*FLINK, "engine.workers=8"),
             "--runner PortableRunner --job_endpoint jobs:8099 --environment_type EXTERNAL "
             "--environment_config localhost:50000 --environment_cache_millis 10000 "
             "--flink_master manager:8081 --parallelism 8",

@@ -1,7 +1,6 @@
 """The champion of each task over a dump: a row with labels and probabilities for every record."""
 
 import shutil
-from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import call_with_retries
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
-from amazon_electra.flows.stages.dump import ListedDump, build_dump_stage
+from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.scores import (
-    RegisteredModel,
     Scores,
     build_scores_stage,
     describe_drift,
@@ -25,11 +23,6 @@ from amazon_electra.flows.stages.scores import (
 )
 from amazon_electra.flows.store.group import Group, Groups
 from amazon_electra.flows.store.store import Store
-
-planned_scoring: ContextVar[tuple[list[RegisteredModel], ListedDump] | None] = ContextVar(
-    "planned_scoring", default=None
-)
-"""The models and the dump of the scoring that this context starts: a flow has only its form."""
 
 
 def graph(scores: Scores) -> Groups:
@@ -46,10 +39,8 @@ def score(**given: Any) -> dict[str, Any]:
     """
     form = Scoring(**given)
     store = Store(form.store)
-    models, dump = planned_scoring.get() or (
-        call_with_retries("model", partial(find_models, form, store)),
-        call_with_retries("listing", partial(build_dump_stage, form.dump, store)),
-    )
+    models = call_with_retries("model", partial(find_models, form, store))
+    dump = call_with_retries("listing", partial(build_dump_stage, form.dump, store))
     stage = build_scores_stage(models, form, dump)
     parameters = Parameters(dump=form.dump, store=form.store)
     made = run_graph(lambda _: graph(stage), parameters, store, dump)

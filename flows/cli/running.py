@@ -129,12 +129,12 @@ def score_with_registry(form: Scoring) -> dict[str, Any]:
     """Label the records with models of the registry; mistakes come before a server starts."""
     store = Store(form.store)
     store.check_access(writes=False)
-    known = scoring.find_models(form, store), build_dump_stage(form.dump, store)
+    scoring.find_models(form, store)
+    build_dump_stage(form.dump, store)
 
     def run() -> dict[str, Any]:
-        from amazon_electra.flows.score import planned_scoring, score
+        from amazon_electra.flows.score import score
 
-        planned_scoring.set(known)
         return score(**dict(form))
 
     made = terminal.run_in_terminal(store.root, run)
@@ -163,7 +163,6 @@ def execute_study(form: StudyForm, study: Study, store: Store, is_dry: bool) -> 
     def run() -> dict[str, Any]:
         from amazon_electra.flows import study as flow
 
-        flow.planned_study.set((study, dump))
         return flow.study(**{name: getattr(form, name) for name in form.sections})
 
     made = terminal.run_in_terminal(store.root, run)

@@ -40,7 +40,7 @@ def name_arms(
     if origin and encoder.fingerprint != origin.fingerprint:
         sources.insert(0, (f"{name}{ADAPTED}", encoder))
     fits = {arm: [fit] for arm, fit in networks.items()}
-    fits["random"] = [("random", Start(encoder, kind="random"))]
+    fits["random"] = [("random", Start(encoder, is_random=True))]
     for arm, method in methods.items():
         if method.reads_encoder and not method.combines:
             fits[arm] = [(method.title.format(n), Start(one, arm)) for n, one in sources]

@@ -59,8 +59,7 @@ class Finetuned(Stage):
     """`data` and an encoder → a classifier; its job makes the evaluation on test along with it.
 
     `encoder` is what a fine-tuning starts from, or whose states are read; a random one takes only
-    the shape and vocabulary of `architecture`. `teacher` is a model that it also learns from,
-    `search` finds the settings that the config leaves open.
+    the shape and vocabulary of `architecture`. `search` finds settings that the config leaves open.
     """
 
     name, version = "finetuning", VERSION
@@ -115,13 +114,12 @@ class Finetuned(Stage):
     def locate_sources(self, store: Store, folder: Path) -> dict[str, Any]:
         """Return the folders and the device, as the functions take them."""
         inputs, is_random = self.inputs, self.config.start == "random"
-        encoder, teacher = inputs.get("encoder"), inputs.get("teacher")
+        encoder = inputs.get("encoder")
         return {
             "data": Path(inputs["data"].locate(store)),
             "output": folder,
             "encoder": encoder.locate(store) if encoder else None,
             "architecture": self.locate_architecture(store, folder) if is_random else None,
-            "teacher": Path(teacher.locate(store)) if teacher else None,
             "cache": store.root / CACHE,
             "device": self.resources.device,
         }
@@ -175,10 +173,7 @@ class Start:
     """The encoder; of a random one the encoder whose architecture and vocabulary it shares."""
     arm: str = "finetuned"
     """Name of the arm (model/arms)."""
-    kind: str = "trained"
-    """`trained`, `random`, `half` or `layers:N` of the teacher."""
-    teacher: Stage | None = None
-    """A fine-tuned model."""
+    is_random: bool = False
     parts: Sequence["Start"] = ()
     """What an arm combines: fine-tunings on the same data with the same settings."""
 
@@ -190,22 +185,22 @@ def build_finetuning(
     title and labels. A random encoder depends on the vocabulary of the encoder whose architecture
     it shares, not on its weights.
     """
-    inputs, reads = {"data": data, "teacher": start.teacher}, dict[str, Stage]()
+    inputs, reads = {"data": data}, dict[str, Stage]()
     for part in start.parts:
         inputs[f"{PART}{part.arm}"] = build_finetuning(asked, data, part, device)
     encoder = start.encoder if find_arm(start.arm).reads_encoder else None
-    if encoder and start.kind == "trained":
+    if encoder and not start.is_random:
         inputs["encoder"] = encoder
     elif encoder:
-        inputs["architecture"] = encoder.inputs.get("origin")
-        if shards := encoder.inputs.get("shards"):
+        shards, origin = (encoder.inputs.get(name) for name in ("shards", "origin"))
+        if shards:
             inputs["vocabulary"] = shards.inputs.get("vocabulary", shards)  # of external ones
             reads["shape"] = encoder
-        elif not inputs["architecture"]:
-            inputs["architecture"] = encoder
+        if origin or not shards:
+            inputs["architecture"] = origin or encoder
     return Finetuned(
-        asked.replace(arm=start.arm, start=start.kind),
-        {name: stage for name, stage in inputs.items() if stage},
+        asked.replace(arm=start.arm, start="random" if start.is_random else "trained"),
+        inputs,
         reads=reads,
         resources=Resources(device=device),
         **about,

@@ -182,34 +182,20 @@ def list_options(asked: Parameters, reads_dump: bool = True) -> list[str]:
 
 
 def describe_arm(store: Store, cells: Sequence[Cell]) -> ArmFacts:
-    """Return what the encoder of an arm with these cells, and those of its teachers, have seen, as
-    far as the store shows it, and what its pre-training cost.
+    """Return what the encoder of an arm with these cells has seen, as far as the store shows it,
+    and what its pre-training cost.
     """
-    fitted: Stage | None = cells[0].finetuned
-    encoders, is_known = list[Manifest](), True
-    while fitted:
-        if encoder := fitted.inputs.get("encoder"):
-            encoders.append(
-                store.manifest(encoder) or {"stage": encoder.name, "fingerprint": "", "inputs": {}}
-            )
-        fitted = fitted.inputs.get("teacher")
-        is_known = is_known and (not fitted or fitted.name == "finetuning")
-    trained = [made for made in encoders if made["stage"] in ADAPTATIONS]
-    lineage = store.trace_lineage(encoders[0]) if encoders else []
+    name, encoder = cells[0].arm, cells[0].finetuned.inputs.get("encoder")
+    made = store.manifest(encoder) if encoder else None
+    lineage = store.trace_lineage(made) if made else []
     origins = [one["fingerprint"] for _, one in lineage if one["stage"] == "origin"]
-    held_out = [
-        cell.task
-        for cell in cells
-        if all(is_held_out(store, one, cell.finetuned.inputs["data"]) for one in trained)
-    ]
-    own = trained[0]["result"] if trained and "encoder" in cells[0].finetuned.inputs else {}
-    return ArmFacts(
-        name=cells[0].arm,
-        data_known=is_known and len(trained) == len(encoders),
-        held_out=list(dict.fromkeys(held_out)) if trained else None,
-        origin=origins[0] if origins else "",
-        **{name: own.get(name) for name in ("tokens", "matrix_flops", "seconds")},
-    )
+    origin = origins[0] if origins else ""
+    if not made or made["stage"] not in ADAPTATIONS:
+        return ArmFacts(name=name, origin=origin, data_known=encoder is None)
+    data = {cell.task: cell.finetuned.inputs["data"] for cell in cells}
+    held_out = [task for task, one in data.items() if is_held_out(store, made, one)]
+    cost = {one: made["result"].get(one) for one in ("tokens", "matrix_flops", "seconds")}
+    return ArmFacts(name=name, origin=origin, data_known=True, held_out=held_out, **cost)
 
 
 def is_held_out(store: Store, encoder: Manifest, data: Stage) -> bool:

@@ -21,7 +21,7 @@ from amazon_electra.model.config import ContrastiveConfig, FinetuningSettings, R
 from amazon_electra.model.encoders.places import FORMS, find_kind, name_place
 from amazon_electra.model.finetuning import search
 from amazon_electra.model.finetuning.config import FinetuneConfig, split_arm
-from amazon_electra.model.finetuning.request import check_for_task, is_part_of_teacher
+from amazon_electra.model.finetuning.request import check_for_task
 from amazon_electra.model.finetuning.splits import check_data
 from amazon_electra.model.finetuning.tasks import TASKS, corpus, find_task
 from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is_not_needed
@@ -144,21 +144,19 @@ class Arm(Settings, use_attribute_docstrings=True):
     name: str = Field(min_length=1)
     """Its name in the report"""
     encoder: str = ""
-    """Folder or hub name, package:MODULE, ${origin}, `random`, `half` or
-    `layers:N` of the teacher; or an arm (model/arms), with a colon and the encoder if it reads one,
-    such as `joined:${origin}`; empty where the study pre-trains it"""
+    """Folder or hub name, package:MODULE, ${origin} or `random`; or an arm (model/arms), with a
+    colon and the encoder if it reads one, such as `joined:${origin}`; empty where the study
+    pre-trains it"""
     architecture: Place = ""
     """For `random`: a folder, or `arm:NAME` for that of another arm"""
     pretraining: Pretraining = Pretraining()
-    teacher: Place = ""
-    """`arm:NAME`: distil from that arm's model of the same task and seed; or a fine-tuned folder"""
     settings: dict[str, Any] = Field(default={})
     """Settings of fine-tuning that differ in this arm"""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
         is_one = bool(self.encoder) != bool(self.pretraining) and not find_arm_name(self.encoder)
-        forms = "a folder, a hub name, an arm of model/arms, random, half or layers:N"
+        forms = "a folder, a hub name, an arm of model/arms or random"
         require(is_one, f"give {forms}, or else `pretraining` with its `shards`", "encoder")
         if is_made_later(self.place) or find_kind(self.place) == "folder":
             with name_place("encoder", self.encoder):
@@ -166,15 +164,7 @@ class Arm(Settings, use_attribute_docstrings=True):
         is_shaped = (self.encoder == "random") == bool(self.architecture)
         why = "belongs to `encoder: random`: a folder or arm:NAME"
         require(is_shaped, why, "architecture")
-        needs_teacher = is_part_of_teacher(self.encoder)
-        require(self.teacher or not needs_teacher, "is missing", "teacher")
-        require(not (self.teacher and self.is_baseline), "has no effect on the arm", "teacher")
         return self
-
-    @property
-    def taught_by(self) -> str:
-        """Return the name of the arm that teaches, or an empty text."""
-        return find_arm_name(self.teacher)
 
     @property
     def shaped_by(self) -> str:
@@ -189,8 +179,7 @@ class Arm(Settings, use_attribute_docstrings=True):
     @property
     def place(self) -> str:
         """Return the encoder to read, without the arm before it; empty where there is none."""
-        is_new = self.encoder == "random" or is_part_of_teacher(self.encoder)
-        return "" if is_new else split_arm(self.encoder)[1]
+        return "" if self.encoder == "random" else split_arm(self.encoder)[1]
 
     @property
     def is_baseline(self) -> bool:
@@ -256,15 +245,6 @@ class Study(Settings, use_attribute_docstrings=True):
         require(name in arms, f"no arm {name!r}; there are {'; '.join(arms)}")
         return arms[name]
 
-    def list_with_teachers(self, arm: Arm) -> list[Arm]:
-        """Return an arm, its teacher, that one's teacher, …"""
-        chain = [arm]
-        while chain[-1].taught_by:
-            chain.append(self.find_arm(chain[-1].taught_by))
-            names = " ← ".join(one.name for one in chain)
-            require(len(chain) <= len(self.arms), f"the arm is taught by itself: {names}")
-        return chain
-
     def join_settings(self, task: StudyTask, arm: Arm) -> dict[str, str]:
         """Return the settings of a cell as text; an arm's hold before its task's."""
         together = {**self.settings, **task.settings, **arm.settings}
@@ -276,8 +256,6 @@ class Study(Settings, use_attribute_docstrings=True):
             is_one = len({one.name for one in all_of}) == len(all_of)
             require(is_one, "two have the same name; a task may have a `title`", name)
         for i, arm in enumerate(self.arms):
-            with name_place(f"arms.{i}.teacher", arm.teacher):
-                self.list_with_teachers(arm)
             with name_place(f"arms.{i}.architecture", arm.architecture):
                 shape = self.find_arm(arm.shaped_by) if arm.shaped_by else None
                 require(not shape or shape.place or shape.pretraining, "the arm has no folder")
@@ -295,12 +273,12 @@ class Study(Settings, use_attribute_docstrings=True):
             try:
                 chosen = config.resolve_settings()
                 if (known := TASKS.get(task.task)) and arm.suits(task):
-                    check_for_task(chosen, known, bool(arm.teacher))
+                    check_for_task(chosen, known, has_teacher=False)
             except UserError as wrong:
                 why = f"{arm.name} · {task.name}: {wrong.message}"
                 raise UserError(why, f"settings.{wrong.field}", wrong.value) from None
         space = self.search.space
-        mistake = next(search.validate_space(space, any(arm.teacher for arm in self.arms)), "")
+        mistake = next(search.validate_space(space), "")
         require(not mistake, mistake, "search.space")
         own = [*(arm.settings for arm in self.arms), *(task.settings for task in self.tasks)]
         fixed = {name for settings in own for name in settings}

@@ -39,9 +39,7 @@ from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import BUDGETS, Arm, Study, StudyTask, is_made_later
 from amazon_electra.model.config import ContrastiveConfig
 from amazon_electra.model.encoders.places import find_kind
-from amazon_electra.model.finetuning import search
 from amazon_electra.model.finetuning.config import FinetuneConfig
-from amazon_electra.model.finetuning.request import is_part_of_teacher
 from amazon_electra.model.report.inputs import ReportInput
 
 DEV = "dev_shards"  # source that measures pre-trainings on shards that stages make
@@ -73,10 +71,6 @@ class StudyStages:
             build = build_origin_stage if key[1] else build_external_stage
             self._found[key] = build(place, self.store)
         return self._found[key]
-
-    def is_trained(self, arm: Arm) -> bool:
-        """Return whether the study pre-trains what the arm, or its teacher, starts from."""
-        return any(one.pretraining for one in self.study.list_with_teachers(arm))
 
     def build_pretraining(self, arm: Arm, seed: int) -> Stage:
         """Return the pre-training of an arm, which shares it with all that pre-train the same."""
@@ -111,61 +105,49 @@ class StudyStages:
         found = [self.build_pretraining(arm, seed) for arm, seed in seeds]
         return list({stage.fingerprint: stage for stage in found}.values())
 
-    def find_encoder(self, arm: Arm, pretraining: int) -> Stage:
-        """Return an arm's encoder: of a pre-trained one that of this seed."""
-        is_made = bool(arm.pretraining)
-        return self.build_pretraining(arm, pretraining) if is_made else self.find_source(arm.place)
-
-    def find_start(self, arm: Arm, task: StudyTask, seed: int, pretraining: int) -> Start:
-        """Return what a cell starts from; its teacher is of the same task and seeds."""
-        teacher = self.find_source(arm.teacher) if arm.teacher and not arm.taught_by else None
-        if arm.taught_by:
-            other = self.study.find_arm(arm.taught_by)
-            teacher = self.build_finetuning(other, task, seed, pretraining)
-        if is_part_of_teacher(arm.encoder):
-            return Start(kind=arm.encoder, teacher=teacher)
+    def find_start(self, arm: Arm, pretraining: int) -> Start:
+        """Return what a cell starts from: of a pre-trained arm the encoder of this seed."""
         if arm.architecture:
-            first, shape = self.study.pretraining_seeds[0], arm.architecture
-            of_arm = self.study.find_arm(arm.shaped_by) if arm.shaped_by else None
-            encoder = self.find_encoder(of_arm, first) if of_arm else self.find_source(shape)
-            return Start(encoder, kind="random", teacher=teacher)
-        if arm.place or arm.pretraining:
-            return Start(self.find_encoder(arm, pretraining), arm.method, teacher=teacher)
-        return Start(arm=arm.method)
+            first = self.study.pretraining_seeds[0]
+            if arm.shaped_by:
+                shape = self.find_start(self.study.find_arm(arm.shaped_by), first).encoder
+            else:
+                shape = self.find_source(arm.architecture)
+            return Start(shape, is_random=True)
+        if arm.pretraining:
+            return Start(self.build_pretraining(arm, pretraining))
+        return Start(self.find_source(arm.place) if arm.place else None, arm.method)
 
     def build_finetuning(
         self, arm: Arm, task: StudyTask, seed: int, pretraining: int, searches: bool = True
     ) -> Finetuned:
         """Return the fine-tuning of a cell, which `searches` for its settings or not."""
         study, title = self.study, f"{arm.name} · {task.name} · seed {seed}"
-        if len(study.pretraining_seeds) > 1 and self.is_trained(arm):
+        if len(study.pretraining_seeds) > 1 and arm.pretraining:
             title += f" · pre-training seed {pretraining}"
         settings = study.join_settings(task, arm)
         finetuned = build_finetuning(
             FinetuneConfig(task=task.task, seed=seed, recipe=study.recipe, settings=settings),
             self.find_source(task.data),
-            self.find_start(arm, task, seed, pretraining),
+            self.find_start(arm, pretraining),
             self.resources.device,
             title=title,
             labels={"arm": arm.name, "task": task.name, "seed": str(seed)},
         )
-        found = self.build_search(arm) if searches else None
-        return (
-            replace(finetuned, inputs={**finetuned.inputs, "search": found}) if found else finetuned
-        )
+        if searches and study.search.space and not arm.is_baseline:
+            found = {"search": self.build_search(arm)}
+            return replace(finetuned, inputs={**finetuned.inputs, **found})
+        return finetuned
 
-    def build_search(self, arm: Arm) -> Search | None:
+    def build_search(self, arm: Arm) -> Search:
         """Return the search for the arm's settings, on dev of the first task with the first seeds;
         those found for another arm would favour that one.
         """
-        study, space = self.study, self.study.search.space
-        if not arm.teacher:
-            space = search.drop_teacher_settings(space)
-        if not space or arm.is_baseline:
-            return None
+        study = self.study
         first = study.tasks[0], study.seeds[0], study.pretraining_seeds[0]
         one = self.build_finetuning(arm, *first, searches=False)
-        config = SearchConfig(**dict(one.config), space=space, trials=study.search.trials)
+        search = study.search
+        config = SearchConfig(**dict(one.config), space=search.space, trials=search.trials)
         title, own = f"search of {arm.name}", one.resources
         return Search(config, one.inputs, reads=one.reads, resources=own, title=title)
 
@@ -174,14 +156,12 @@ class StudyStages:
         """Every cell, in the order of the report."""
         study, found = self.study, []
         for task, arm in itertools.product(study.tasks, study.arms):
-            trained = (
-                study.pretraining_seeds if self.is_trained(arm) else study.pretraining_seeds[:1]
-            )
-            for pretraining, seed in itertools.product(trained, study.seeds):
+            of_arm = study.pretraining_seeds[: None if arm.pretraining else 1]
+            for pretraining, seed in itertools.product(of_arm, study.seeds):
                 if arm.suits(task):
                     one = self.build_finetuning(arm, task, seed, pretraining)
-                    of_seed = pretraining if self.is_trained(arm) else None
-                    found.append(Cell(arm.name, task.name, one, pretraining_seed=of_seed))
+                    of_cell = pretraining if arm.pretraining else None
+                    found.append(Cell(arm.name, task.name, one, pretraining_seed=of_cell))
         return found
 
     @cached_property

@@ -41,7 +41,6 @@ def search(
     *,
     encoder: str | Path | None = None,
     architecture: str | Path | None = None,
-    teacher: str | Path | None = None,
     cache: str | Path | None = None,
     device: str = "auto",
 ) -> SearchResult:
@@ -49,12 +48,10 @@ def search(
     optuna.db, Optuna's database of all trials. `space` maps a setting to choices, or to {"low",
     "high", "log"}.
     """
-    for mistake in validate_space(space, distils=teacher is not None):
+    for mistake in validate_space(space):
         raise UserError(f"space: {mistake}")
     data, output = Path(data), Path(output)
-    request = make_request(
-        config, data, encoder=encoder, architecture=architecture, teacher=teacher, cache=cache
-    )
+    request = make_request(config, data, encoder=encoder, architecture=architecture, cache=cache)
     with refuse(ImportError, message="a search needs optuna: pip install optuna"):
         import optuna
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -125,18 +122,18 @@ def make_reporter(trial: Any, metric: str) -> Callable[[float, dict[str, Any]], 
     return report
 
 
-def validate_space(space: Space, distils: bool) -> Iterator[str]:
+def validate_space(space: Space) -> Iterator[str]:
     """Yield each mistake of the space; the text begins with its setting."""
     for name, choices in space.items():
         try:
-            _check_choices(name, choices, distils)
+            _check_choices(name, choices)
         except UserError as mistake:
             yield f"{name}: {mistake}"
 
 
-def _check_choices(name: str, choices: Any, distils: bool) -> None:
+def _check_choices(name: str, choices: Any) -> None:
     """Raise a UserError where a setting cannot be searched, or fine-tuning refuses a choice."""
-    unknown = {"learning_rates", *DATA_SETTINGS, *(() if distils else DISTILLATION_FIELDS)}
+    unknown = {"learning_rates", *DATA_SETTINGS, *DISTILLATION_FIELDS}
     known = ["learning_rate", *(n for n in FinetuningSettings.model_fields if n not in unknown)]
     require(name in known, describe_unknown(name, known))
     values, is_list = choices, isinstance(choices, list) and choices
@@ -151,10 +148,6 @@ def _check_choices(name: str, choices: Any, distils: bool) -> None:
     setting = "learning_rates" if name == "learning_rate" else name
     for value in values:
         change_settings(FinetuningSettings(), {setting: format_value(value)})
-
-
-def drop_teacher_settings(space: Space) -> dict[str, Any]:
-    return {name: choices for name, choices in space.items() if name not in DISTILLATION_FIELDS}
 
 
 def draw_settings(trial: Any, space: Space) -> dict[str, Any]:

@@ -21,7 +21,6 @@ TWO = {"name": "two", "encoder": "random", "architecture": "arm:one"}
 SHARDS = {"shards": "s"}
 TITLES = {"corpus": "c", "start_from": "org/mini"}
 SAME = "arms.1.pretraining.same_flops_as"
-TAUGHT = [{"name": a, "encoder": "e", "teacher": f"arm:{b}"} for a, b in ("ab", "bc", "ca")]
 
 
 def task(name, **own):
@@ -60,10 +59,6 @@ def arm(**own):
         (arm(pretraining=SHARDS | {"same_flops_as": "y"}), SAME),
         (arm(pretraining=SHARDS | {"same_flops_as": "one"}), SAME),
         (arm(pretraining=SHARDS | {"same_flops_as": "x"}), SAME),
-        (arm(encoder="tfidf", teacher="arm:one"), "arms.1.teacher"),
-        (arm(encoder="half"), "arms.1.teacher"),
-        (arm(encoder="half", teacher="arm:y"), "arms.1.teacher"),
-        ({"arms": TAUGHT}, "arms.0.teacher"),
         (arm(encoder="random"), "arms.1.architecture"),
         (arm(encoder="random", architecture="arm:x"), "arms.1.architecture"),
         (arm(encoder="tfidf") | task("squad2"), "arms.1.encoder"),

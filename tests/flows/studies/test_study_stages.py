@@ -1,5 +1,5 @@
 """The stages of a study follow from what its file says: its cells, searches, pre-trainings,
-teachers and encoders; no job is run.
+and encoders; no job is run.
 """
 
 import json
@@ -93,7 +93,6 @@ def test_a_random_encoder_begins_as_its_pre_training(made, tmp_path):
 def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(made, tmp_path):
     arms = [
         {"name": "trained", "pretraining": {"shards": str(made / "shards")}},
-        {"name": "student", "encoder": "half", "teacher": "arm:trained"},
         {"name": "random", "encoder": "random", "architecture": "arm:trained"},
     ]
     stages = build_stages(
@@ -101,38 +100,24 @@ def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(
     )
     assert [stage.parameters["settings"]["seed"] for stage in stages.pretrainings] == ["3", "4"]
     cells = [(c.arm, c.pretraining_seed, c.seed) for c in stages.cells]
-    pre = [(arm, p, s) for arm in ("trained", "student") for p in (3, 4) for s in (0, 1)]
+    pre = [("trained", p, s) for p in (3, 4) for s in (0, 1)]
     assert cells == [*pre, ("random", None, 0), ("random", None, 1)]
-    assert len({c.finetuned.fingerprint for c in stages.cells}) == 10
-    student = next(c for c in stages.cells if c.arm == "student" and c.pretraining_seed == 4)
-    teacher = student.finetuned.inputs["teacher"]
-    assert teacher.inputs["encoder"].parameters["settings"]["seed"] == "4"
+    assert len({c.finetuned.fingerprint for c in stages.cells}) == 6
 
 
-@pytest.mark.parametrize("at_once", [1, 2])
-def test_cells_that_wait_for_no_pre_training_are_made_while_it_runs(made, tmp_path, at_once):
+def test_pre_trainings_share_the_cores_before_all_cells(made, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
     arms = [
         {"name": "trained", "pretraining": {"shards": str(made / "shards")}},
-        {"name": "student", "encoder": "half", "teacher": "arm:trained"},
         {"name": "given", "encoder": str(made / "electra")},
     ]
     content = content_of(made, arms, pretraining_seeds=[3, 4])
-    form = write_form(content, tmp_path / "store", at_once=at_once)
+    form = write_form(content, tmp_path / "store", at_once=2)
     form = form.replace(pretraining=Pretraining(device="cpu"))
-    groups = [
-        [chain[0].label for chain in group.chains]
-        for group in study_graph(form, load_study(form), Store(tmp_path / "store"))
-    ]
-    trainings = [f"pre-training trained · seed {seed}" for seed in (3, 4)]
-    free = ["given · polarity · seed 0"]
-    waiting = [
-        f"{arm} · polarity · seed 0 · pre-training seed {seed}"
-        for arm in ("trained", "student")
-        for seed in (3, 4)
-    ]
-    together = [[*trainings, *waiting, *free]]
-    cells = [group for group in groups if len(group) > 1]
-    assert cells == (together if at_once > 1 else [trainings, [*waiting, *free]])
+    groups = study_graph(form, load_study(form), Store(tmp_path / "store"))
+    trainings, cells = [group for group in groups if len(group.chains) > 1]
+    assert [stage.resources.threads for stage in trainings.stages] == [4, 4]
+    assert [stage.name for stage in cells.stages] == ["finetuning", "evaluation"] * 3
 
 
 def test_an_arm_may_be_adapted_to_the_titles_of_a_corpus(made, tmp_path):
@@ -181,24 +166,14 @@ def test_the_encoder_of_a_study_is_the_one_its_pre_training_leaves(
     assert call["encoder"] == f"{store.folder(encoder)}/{folder}"
 
 
-def test_every_search_and_cell_is_made_of_its_teacher(made):
-    electra, search = str(made / "electra"), {"trials": 3, "space": SPACE}
-    taught = {"student": "arm:assistant", "assistant": "arm:teacher"}
-    arms = [{"name": name, "encoder": electra, "teacher": by} for name, by in taught.items()]
-    arms += [{"name": "teacher", "encoder": electra}]
-    stages = build_stages(content_of(made, arms, search=search), made / "search")
-    order = [stage.path for chain in stages.list_chains() for stage in chain]
-    assert len(order) == len({*order}) == 3 + 2 * 3
-    cells = {cell.arm: cell.finetuned for cell in stages.cells}
-    for name, by in taught.items():
-        teacher = cells[by.removeprefix("arm:")]
-        assert cells[name].inputs["teacher"].path == teacher.path
-        searched = cells[name].inputs["search"]
-        assert searched.inputs["teacher"].path == teacher.path
-        assert searched.path in order
-    found = cells["student"].inputs["search"]
+def test_a_cell_takes_the_settings_of_its_search(made):
+    search = {"trials": 3, "space": SPACE}
+    stages = build_stages(content_of(made, search=search), made / "search")
+    [cell] = stages.cells
+    found = cell.finetuned.inputs["search"]
+    assert stages.list_chains()[0] == (found,)
     stages.store.folder(found).mkdir(parents=True)
     best = json.dumps({"settings": {"batch": 7}})
     (stages.store.folder(found) / "best.json").write_text(best)
     stages.store.publish(found, {})
-    assert call_of(cells["student"], stages.store)["config"].settings["batch"] == "7"
+    assert call_of(cell.finetuned, stages.store)["config"].settings["batch"] == "7"

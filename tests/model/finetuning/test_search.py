@@ -16,11 +16,11 @@ SETTINGS = ("epochs=1", "n_train=64", "n_dev=30", "max_length=32", "layer_decay=
 SPACE = {"learning_rate": {"low": 1e-4, "high": 2e-2, "log": True}, "batch": [16, 32]}
 
 
-def look(made, name, trials, *, space=None, teacher=None, **settings):
+def look(made, name, trials, *, space=None, **settings):
     """Search with these settings besides SETTINGS."""
     texts = dict(setting.split("=") for setting in SETTINGS) | settings
     config = FinetuneConfig(task="polarity", settings=texts)
-    places = {"encoder": made / "electra", "teacher": teacher}
+    places = {"encoder": made / "electra"}
     output = made / f"search-{name}"
     return search.search(config, space or SPACE, trials, made / "corpus", output, **places)
 

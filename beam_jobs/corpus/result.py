@@ -17,7 +17,6 @@ from amazon_electra.beam_jobs.engine.units import check_failed
 from amazon_electra.beam_jobs.labels import values
 from amazon_electra.beam_jobs.labels.classes import choose_classes, warn_of_label
 from amazon_electra.beam_jobs.labels.stars import decode_ratings, describe_scale
-from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
@@ -100,8 +99,6 @@ def summarize_corpus(
             about.append(f"label {column}: {joined}")
         for both, n in Counter(several).most_common(values.SHOWN):
             about.append(f"label {column}: {n:,} texts with both {both}, which are in no class")
-    layouts = {file.name: file.layout for file in plan.files}
-    about += fields.warn_of_lacking_labels(plan.preparation.labels, layouts)
     scale = write.decide_scale(prepared, plan.config.stars_scale)
     if not plan.config.stars_scale and scale.name == "0-10":
         about.append(f"stars are on the scale 0-10: {describe_scale(scale, range(11))}")

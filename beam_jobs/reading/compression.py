@@ -7,7 +7,6 @@ import codecs
 import gzip
 import io
 import lzma
-import re
 import sys
 import zipfile
 import zlib
@@ -20,7 +19,7 @@ import pyarrow as pa
 from isal.igzip import IGzipFile
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.limits import UNLIMITED_BYTES, Limits
 
 DAMAGE_ERRORS = (zlib.error, OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, ValueError)
@@ -34,8 +33,6 @@ MAGIC: dict[Compression, bytes] = {
 }
 PACKED = tuple(MAGIC)  # endings of names of packed files
 UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
-SKIPPABLE_FRAME = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")  # of Zstandard; pzstd begins with one
-MAX_ZIP_MEMBERS = 10_000  # each becomes a unit
 CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
 MAX_CONTROL_SHARE = 0.05  # of the bytes of a text
 SHOWN_BYTES = 24
@@ -43,8 +40,6 @@ PLAIN_BLOCK, BUFFER_BYTES = 1 << 18, 1 << 16  # bytes given out at once, and tak
 
 
 def detect_compression(head: bytes) -> Compression:
-    if SKIPPABLE_FRAME.match(head):
-        return "zst"
     if head.startswith(UTF16):
         return "utf16"
     return next((name for name, magic in MAGIC.items() if head.startswith(magic)), "")
@@ -107,8 +102,7 @@ def list_zip_members(path: str) -> list[str]:
         for e in entries
         if not e.is_dir() and e.file_size and not storage.is_no_data(e.filename)
     )
-    if not 0 < len(names) <= MAX_ZIP_MEMBERS:
-        raise UserError(f"{path} has {len(names):,} files, not 1 to {MAX_ZIP_MEMBERS:,}")
+    require(names, f"{path} has no file of data")
     return names
 
 
@@ -123,9 +117,8 @@ class Utf16Reader:
 
 
 class PlainStream:
-    """Reads the uncompressed bytes of a file, which may be `max_expansion` times its size (0: any).
-
-    Of a file in a store `block_bytes` are fetched ahead, and none if its `content` is at hand.
+    """Reads the uncompressed bytes of a file, which may be `max_expansion` times its size (0: any);
+    of a file in a store `block_bytes` are fetched ahead.
     """
 
     def __init__(
@@ -135,19 +128,13 @@ class PlainStream:
         member: str = "",
         max_expansion: float = 0,
         block_bytes: int | None = None,
-        content: bytes | None = None,
     ) -> None:
         self._path, self._compression = path, compression
-        self._packed: BinaryIO = (
-            storage.open_bytes(path, block_bytes) if content is None else io.BytesIO(content)
-        )
+        self._packed = storage.open_bytes(path, block_bytes)
+        self._size = self._packed.seek(0, io.SEEK_END)
+        self._packed.seek(0)
         with self._refuse_damage():
             self._plain = _open_plain(self._packed, path, compression, member)
-        self._member_bytes = 0
-        if compression == "zip":  # the file is no smaller, whatever its list says
-            with _open_zip(path) as archive:
-                listed = archive.getinfo(member).compress_size
-            self._member_bytes = min(listed, storage.get_size(path))
         self._limits = Limits(max_expansion=max_expansion)
         self._left = sys.maxsize
         self.delivered = 0  # bytes that were read
@@ -171,8 +158,7 @@ class PlainStream:
         self.delivered += len(block)
         self._left -= len(block)
         if self._compression and self.delivered > UNLIMITED_BYTES:
-            packed = self._member_bytes or self._packed.tell()
-            self._limits.check_expansion(self._path, packed, self.delivered)
+            self._limits.check_expansion(self._path, self._size, self.delivered)
         return bytes(block)
 
     def seek(self, start: int, stop: int | None = None) -> None:

@@ -8,12 +8,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import compress, islice
+from operator import itemgetter
 from typing import Any
 
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.labels.values import LABEL, MISSING, fold
 from amazon_electra.beam_jobs.reading import fields
-from amazon_electra.beam_jobs.reading.format import Format, Names
-from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.format import Format, Layout, Names
 from amazon_electra.beam_jobs.reading.lines import (
     TOO_LONG,
     Item,
@@ -22,7 +23,6 @@ from amazon_electra.beam_jobs.reading.lines import (
     Tally,
     decode_text,
     find_line_end,
-    join_rejects,
     make_reject,
     read_lines,
 )
@@ -55,7 +55,6 @@ class Dialect:
     delimiter: str = ","
     has_quotes: bool = True  # fields in quotes may hold delimiters and line ends
     has_escapes: bool = False  # quotes within quotes follow a backslash (Spark, MySQL)
-    has_spaces: bool = False  # before quotes: spaces that begin a field are none of it
     numbered: tuple[str, ...] = ()  # columns with a digit in nearly all of their first values
 
     @property
@@ -65,7 +64,6 @@ class Dialect:
             "delimiter": self.delimiter,
             "quoting": csv.QUOTE_MINIMAL if self.has_quotes else csv.QUOTE_NONE,
             "escapechar": "\\" if self.has_escapes else None,
-            "skipinitialspace": self.has_spaces,
         }
 
 
@@ -175,7 +173,9 @@ class RecordLines:
                 is_rest = goes_on(self.values, numbered, is_half)
             if held and is_rest:
                 first = held if isinstance(held, Reject) else make_reject(held[0], FEWER, raw)
-                held = join_rejects(first, self.reject(FEWER))
+                rest = self.reject(FEWER)
+                whole = first.raw if first.size > len(first.raw) else first.raw + b"\n" + rest.raw
+                held = make_reject(*first[:2], whole, first.size + 1 + rest.size)
                 continue
             if held:
                 yield held
@@ -285,16 +285,14 @@ def detect_dialect(head: bytes, layout: Layout, delimiter: str = "") -> Layout:
     first = take_header(text)
     tried: list[tuple[tuple[bool, float, int], Dialect]] = []
     for one in [delimiter] if delimiter else [d for d in DELIMITERS if d in first] or ["\t"]:
-        spaces = (False, True) if f'{one} "' in text else (False,)
-        kinds = [Dialect((), 0, one, True, escaped, s) for s in spaces for escaped in (False, True)]
-        quoted = [_try_dialect(kind, layout, whole, text) for kind in kinds]
-        best = min(quoted, key=lambda fit: fit[2])
-        plain = _try_dialect(Dialect((), 0, one, False), layout, whole, text)
+        kinds = [Dialect(delimiter=one, has_escapes=escaped) for escaped in (False, True)]
+        best = min((_try_dialect(kind, layout, whole, text) for kind in kinds), key=itemgetter(2))
+        plain = _try_dialect(Dialect(delimiter=one, has_quotes=False), layout, whole, text)
         for dialect, unread, _ in (best, plain):
             is_tsv = one == "\t" and not dialect.has_quotes
             as_published = is_tsv and ("marketplace" in dialect.columns or b'"' not in whole)
             tried.append(((as_published, -unread, first.count(one)), dialect))
-    chosen = max(tried, key=lambda one: one[0])[1]
+    chosen = max(tried, key=itemgetter(0))[1]
     rows: list[list[str]] = []
     with suppress(csv.Error):
         rows.extend(islice(filter(None, read_text(text, chosen)), FIRST_ROWS))
@@ -332,7 +330,7 @@ def _try_dialect(
     records, misplaced = read_text(text, dialect, strict=True), 0
     while True:
         try:
-            misplaced += any(value.startswith(' "') for value in next(records))
+            next(records)
         except StopIteration:
             break
         except csv.Error:
@@ -370,8 +368,7 @@ def compile_clean_records(dialect: Dialect) -> tuple[re.Pattern[bytes], re.Patte
     bar, escape = re.escape(dialect.delimiter.encode()), rb"\\" if dialect.has_escapes else b""
 
     def build(end: bytes) -> bytes:
-        field = rb" *+" if dialect.has_spaces else b""
-        field += rb'(?:"[^"%b%b]*+(?:""[^"%b%b]*+)*+"|[^"\n%b%b][^\n%b%b]*+)?+'
+        field = rb'(?:"[^"%b%b]*+(?:""[^"%b%b]*+)*+"|[^"\n%b%b][^\n%b%b]*+)?+'
         field %= escape, end, escape, end, bar, escape, bar, escape
         return rb"(?!\xef\xbb\xbf)%b(?:%b%b)*+\r?+\n" % (field, bar, field)
 
@@ -395,7 +392,7 @@ class Delimited(Format):
     """Recognized last: many texts have commas in their first line."""
 
     name, endings = "delimited", ("csv", "tsv", "txt")
-    has_only_strings = True
+    has_only_strings, copy_ending = True, "csv"
 
     def recognize(self, start: bytes) -> bool:
         """Return whether the first line has a delimiter, or is the name of a column of texts."""
@@ -404,14 +401,13 @@ class Delimited(Format):
         return has_delimiter or bool(fields.find_column("text", {first.strip(' "\r')}))
 
     def inspect(self, head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
+        is_of_old_mac = b"\n" not in head and b"\r" in head.strip()
+        require(not is_of_old_mac, f"{shown}: its lines end with CR alone; convert them to LF")
         separator = SEPARATOR.match(head)  # for Excel
         above = separator or BLANK_LINES.match(head)
         prefix = above[0] if above else b""
         delimiter = separator[1].decode() if separator else ""
         return detect_dialect(head[len(prefix) :], replace(layout, prefix=prefix), delimiter)
-
-    def find_copy_ending(self, layout: Layout) -> str:
-        return "tsv" if layout.found.delimiter == "\t" else "csv"
 
     def list_columns(self, layout: Layout, records: list[dict[str, Any]]) -> list[str]:
         return [*layout.found.columns]

@@ -11,24 +11,11 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.labels.values import LABEL
 from amazon_electra.beam_jobs.reading import fields
-from amazon_electra.beam_jobs.reading.compression import (
-    Compression,
-    PlainStream,
-    refuse_bytes,
-)
-from amazon_electra.beam_jobs.reading.format import RowFormat
+from amazon_electra.beam_jobs.reading.compression import Compression, PlainStream, refuse_bytes
+from amazon_electra.beam_jobs.reading.fields import LIST
+from amazon_electra.beam_jobs.reading.format import Layout, RowFormat
 from amazon_electra.beam_jobs.reading.formats import OURS, find_format, list_formats
-from amazon_electra.beam_jobs.reading.layout import Layout
-from amazon_electra.beam_jobs.reading.lines import (
-    LIST,
-    Item,
-    Reject,
-    Stream,
-    Tally,
-    check_lists,
-    expand_record,
-    finish_records,
-)
+from amazon_electra.beam_jobs.reading.lines import Item, Reject, Stream, Tally
 
 HEAD_BYTES = 1 << 18
 MAX_NESTING = 4
@@ -49,9 +36,7 @@ def read_records(stream: Stream, layout: Layout, tally: Tally, header: bool) -> 
         tally.lines = layout.prefix.count(b"\n")
     format = find_format(layout.name)
     items = format.read(stream, layout, tally, header)
-    names = layout.read_columns.difference(format.list_columns(layout, []))
-    nested = {n for n in names - fields.list_collected(layout) if "." in n or LIST in n}
-    return finish_records(items, layout, nested, tally)
+    return fields.finish_records(items, layout, format.list_columns(layout, []), tally)
 
 
 def list_nested_names(record: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
@@ -136,7 +121,7 @@ def map_fields(
     single = [n for f, n in mapping.items() if f != "text" and not f.startswith(LABEL)]
     if twice := [name for name in [*texts, *single] if columns.count(name) > 1]:
         raise UserError(f"{shown}: two columns are called {twice[0]}; rename one")
-    check_texts(records, texts, shown, is_named="text" in overrides)
+    check_texts(records, texts, shown)
     parts = {n: tuple(fields.split_joined(n, known)) for n in mapping.values() if n not in known}
     unused = sorted(known.difference(mapping.values(), *parts.values()))
     found = replace(
@@ -145,9 +130,8 @@ def map_fields(
         joined=tuple(parts.items()),
         unused=tuple(unused[: fields.MAX_LISTED_COLUMNS]),
     )
-    check_lists(
-        [*texts, *{*mapping.values()} - {mapping["text"]} - fields.list_collected(found)], shown
-    )
+    others = {*mapping.values()} - {mapping["text"]} - fields.list_collected(found)
+    fields.check_lists([*texts, *others], shown)
     return found
 
 
@@ -187,39 +171,29 @@ def refuse_without_header(names: list[str], shown: str) -> None:
         )
 
 
-def check_texts(
-    records: list[dict[str, Any]], columns: Sequence[str], shown: str, is_named: bool
-) -> None:
-    """Raise UserError where a column of texts holds values, but no text, or lists of reviews, and,
-    if it is not named, the answers to several questions.
-    """
+def check_texts(records: list[dict[str, Any]], columns: Sequence[str], shown: str) -> None:
+    """Raise UserError where a column of texts holds values, but no text, or lists of reviews."""
     some = records[:FIRST_RECORDS]
     for column in columns:
         if fields.holds_lists(column, some):
             raise UserError(
                 f"{shown}: {column} holds lists of reviews; write a row for each review"
             )
-        reviews = [review for record in some for review in expand_record(record, [column])]
+        reviews = [review for record in some for review in fields.expand_record(record, [column])]
         values = [fields.unwrap(review[column]) for review in reviews]
         given = [value for value in values if value not in (None, "")]
         if given and not any(isinstance(v, str) and not NUMBER.fullmatch(v.strip()) for v in given):
-            inner = ", ".join(sorted({n for r in some for n in list_nested_names(r)})[:10])
             raise UserError(
                 f"{shown}: {column} holds no text but {json.dumps(given[0], default=str)[:60]}; "
                 "name another column with `--columns text=NAME`"
-                + (f", for example of {inner}" * bool(inner))
             )
-    if not is_named and fields.holds_answers(columns[0], records):
-        raise UserError(f"{shown}: {fields.explain_answers(columns[0])}")
 
 
 def read_head(path: str, first: bytes, compression: Compression, member: str, size: int) -> bytes:
     """Return so many uncompressed bytes of a file, of which `first` are the first HEAD_BYTES."""
-    is_whole = len(first) < HEAD_BYTES
-    if not compression and (is_whole or size <= HEAD_BYTES):
+    if not compression and (len(first) < HEAD_BYTES or size <= HEAD_BYTES):
         return first[:size]
-    content = first if is_whole and compression != "zip" else None
-    with PlainStream(path, compression, member, block_bytes=HEAD_BYTES, content=content) as stream:
+    with PlainStream(path, compression, member, block_bytes=HEAD_BYTES) as stream:
         head = b""
         while len(head) < size and (block := stream.read(size - len(head))):
             head += block

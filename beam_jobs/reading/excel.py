@@ -10,15 +10,8 @@ from typing import Any, BinaryIO
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.reading import fields
-from amazon_electra.beam_jobs.reading.format import Piece, RowFormat
-from amazon_electra.beam_jobs.reading.layout import Layout
-from amazon_electra.beam_jobs.reading.lines import (
-    TOO_LONG,
-    Item,
-    Tally,
-    finish_records,
-    make_reject,
-)
+from amazon_electra.beam_jobs.reading.format import Layout, RowFormat
+from amazon_electra.beam_jobs.reading.lines import TOO_LONG, Item, Tally, make_reject
 
 XLS = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 MEMBERS = {"xl/workbook.xml", "xl/workbook.bin", "content.xml"}
@@ -107,8 +100,8 @@ class Excel(RowFormat):
         (_, empty), *records = islice(read_records(file, name, layout), FIRST_RECORDS + 1)
         return [record for _, record in records] or [empty]
 
-    def cut(self, file: BinaryIO, size: int) -> Iterator[Piece]:
-        yield Piece(0, 1, file.seek(0, io.SEEK_END))
+    def cut(self, file: BinaryIO, size: int) -> Iterator[tuple[int, int, int]]:
+        yield 0, 1, file.seek(0, io.SEEK_END)
 
     def count_rows(self, file: BinaryIO, layout: Layout) -> int:
         file.seek(0)
@@ -123,12 +116,9 @@ class Excel(RowFormat):
         stop: int | None = None,
         name: str = "a workbook",
     ) -> Iterator[Item]:
-        def read_items() -> Iterator[Item]:
-            for tally.lines, record in islice(read_records(file, name, layout), 1, None):
-                size = sum(len(cell) for cell in record.values() if isinstance(cell, str))
-                if size > layout.max_record_bytes:
-                    yield make_reject(tally.lines, TOO_LONG, b"", size)
-                else:
-                    yield tally.lines, record
-
-        return finish_records(read_items(), layout, [], tally)
+        for tally.lines, record in islice(read_records(file, name, layout), 1, None):
+            size = sum(len(cell) for cell in record.values() if isinstance(cell, str))
+            is_long = size > layout.max_record_bytes
+            yield (
+                make_reject(tally.lines, TOO_LONG, b"", size) if is_long else (tally.lines, record)
+            )

@@ -4,10 +4,11 @@ import csv
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from importlib import resources
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from amazon_electra.beam_jobs.core.errors import UserError, show_option
@@ -21,14 +22,8 @@ from amazon_electra.beam_jobs.labels.values import (
     parse_label,
     take_first_level,
 )
-from amazon_electra.beam_jobs.reading.layout import Layout
-from amazon_electra.beam_jobs.reading.lines import (
-    LIST,
-    collect_values,
-    expand_record,
-    join_texts,
-    name_list,
-)
+from amazon_electra.beam_jobs.reading.format import Layout
+from amazon_electra.beam_jobs.reading.lines import Item, Reject, Tally
 
 TABLES: dict[str, Any] = tomllib.loads(
     resources.files(__package__).joinpath("names.toml").read_text(encoding="utf-8")
@@ -48,6 +43,9 @@ HINT = (
     "name the one with 1 to 5 stars: `--columns stars=NAME`, or one with classes of your own: "
     "`--label NAME`"
 )  # of messages about a file without stars
+STOPS = tuple(".!?…。！？:;,)")  # how a text ends that needs no full stop
+LIST = "[]"
+"""In the name of a field: what is before it is a list, and what follows is in each of its items."""
 MAX_LISTED_COLUMNS = 50  # a file may have any number
 MAX_SHOWN = 20  # in a message
 ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
@@ -62,10 +60,6 @@ FEW_WORDS, MAX_BODY_CHARACTERS = 3, 40
 """A shorter body is one text with a title that is not: "Good" alone is no review of its own."""
 LIST_CELL = re.compile(r"\s*\[\s*[\[({]")
 """How a cell with a list of reviews begins, as Python or JSON writes one."""
-MIN_ANSWERS, MIN_REPEATED = 30, 0.6
-"""Values of a column of survey answers, and the share that is short and occurs again."""
-
-
 Records = Sequence[Mapping[str, Any]]  # the first of a file
 
 
@@ -108,8 +102,7 @@ def find_texts(columns: Iterable[str], records: Records) -> dict[str, float]:
         given = [value for record in records if isinstance(value := record.get(name), str)]
         texts = [text for text in given if text.strip() and text.lstrip()[0] not in "{["]
         words = sum(len(text.split()) for text in texts)
-        is_text = words >= MIN_TEXT_WORDS * len(texts) > 0 and 2 * len(set(texts)) > len(texts)
-        if is_text and not holds_answers(name, records):
+        if words >= MIN_TEXT_WORDS * len(texts) > 0 and 2 * len(set(texts)) > len(texts):
             found[name] = words / len(records)
     return dict(sorted(found.items(), key=lambda item: -item[1]))
 
@@ -118,26 +111,6 @@ def holds_lists(name: str, records: Records) -> bool:
     """Return whether most values of a column are lists of reviews, written as text."""
     given = [value for one in records if isinstance(value := one.get(name), str) and value]
     return 2 * sum(map(bool, map(LIST_CELL.match, given))) > len(given)
-
-
-def holds_answers(name: str, records: Records) -> bool:
-    """Return whether a row is one answer of a survey: most values of a column are short and occur
-    again, and others are texts.
-    """
-    given = (str(value) for one in records if (value := one.get(name)) is not None)
-    answers = Counter(value for value in given if value and fold(value) not in MISSING)
-    texts = sum(len(answer.split()) >= MIN_TEXT_WORDS for answer in answers)
-    repeated = sum(n for one, n in answers.items() if n > 1 and len(one.split()) < MIN_TEXT_WORDS)
-    least = MIN_REPEATED * max(answers.total(), MIN_ANSWERS)
-    return texts > 1 and repeated >= least
-
-
-def explain_answers(name: str) -> str:
-    """Return what to do about a file with a column of answers."""
-    option = show_option("--columns", f"text={name}")
-    return (
-        f"{name} holds answers to several questions; write a row for each review, or give {option}"
-    )
 
 
 def propose_text(columns: Iterable[str], records: Records) -> str:
@@ -197,12 +170,8 @@ def _explain_missing_text(columns: list[str], records: Records) -> str:
     """Return what to do about a file of which no column is known to hold the text."""
     if listed := sorted(one for one in columns if holds_lists(one, records)):
         return f"{listed[0]} holds lists of reviews; write a row for each review"
-    inner = {name.rpartition(".")[2]: name for name in sorted(columns, reverse=True)}
-    name = find_column("text", {*inner})
     flat = [expand_record(dict(one), [n for n in columns if LIST not in n])[0] for one in records]
-    likely = propose_text(columns, flat) or (inner[name] if name else "NAME")
-    if likely == "NAME" and (mixed := [n for n in columns if holds_answers(n, flat)]):
-        return explain_answers(mixed[0])
+    likely = propose_text(columns, flat) or "NAME"
     entry = show_option("--columns", format_entry("text", likely))
     return (
         f"no column is known to hold the text of a review (there are {shorten_list(columns)}); "
@@ -385,18 +354,94 @@ def check_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> None:
             raise UserError(f"no such column; {file} has {list_columns(layout)}", "labels", column)
 
 
-def warn_of_lacking_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> list[str]:
-    """Return a line about each label whose column some files of a dump lack."""
-    read = {file: dict(layout.mapping) for file, layout in layouts.items()}
-    lacking = {one: [file for file in read if f"{LABEL}{one}" not in read[file]] for one in labels}
-    return [
-        f"label {column}: {len(files):,} of {len(read):,} files are without that column, first "
-        f"{files[0]}; their reviews are unlabelled"
-        for column, files in lacking.items()
-        if files
-    ]
-
-
 def list_columns(layout: Layout) -> str:
     """Return the columns of a file for a message."""
-    return ", ".join(sorted({*dict(layout.mapping).values(), *layout.unused})) or "no columns"
+    return shorten_list({*dict(layout.mapping).values(), *layout.unused}) or "no columns"
+
+
+def finish_records(
+    items: Iterator[Item], layout: Layout, columns: Collection[str], tally: Tally
+) -> Iterator[Item]:
+    """Yield the reviews of records, which have `columns`: with the fields within others, and the
+    texts of several columns as one.
+    """
+    names = layout.read_columns.difference(columns, list_collected(layout))
+    nested = sorted(name for name in names if "." in name or LIST in name)
+    text, joined = dict(layout.mapping).get("text", ""), layout.text_columns
+    if not (nested or layout.joined):
+        yield from items
+        return
+    for item in items:
+        if isinstance(item, Reject):
+            yield item
+            continue
+        reviews = expand_record(item[1], nested) if nested else [item[1]]
+        if not reviews:
+            tally.notes["records_without_reviews"] += 1
+        for review in reviews:
+            if joined != (text,):
+                values = (review.get(column) for column in joined)
+                parts = [value for value in values if isinstance(value, str) and value.strip()]
+                review[text] = join_texts(parts) if parts else None
+            yield item[0], review
+
+
+def join_texts(parts: Iterable[str]) -> str:
+    """Return texts as one, each with a full stop that ends in none."""
+    return " ".join(p if p.endswith(STOPS) else f"{p}." for p in map(str.strip, parts) if p)
+
+
+def expand_record(record: dict[str, Any], names: Iterable[str]) -> list[dict[str, Any]]:
+    """Return the reviews of a record, each with the fields of these names: `review.text` is in an
+    object, `products[].reviews[].text` in each object of lists. What stands where a list should is
+    its only item.
+    """
+    paths = {name: name for name in names if name not in record}
+    return [record | found for found in _expand(record, paths)]
+
+
+def _expand(value: Any, paths: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Yield name → value at its path for each item of the innermost list."""
+    found = {name: _look_up(value, path) for name, path in paths.items() if LIST not in path}
+    split = {name: path.partition(LIST) for name, path in paths.items() if LIST in path}
+    if not split:
+        yield found
+        return
+    items = _look_up(value, next(iter(split.values()))[0])
+    inner = {name: path.removeprefix(".") for name, (_, _, path) in split.items()}
+    if items is not None and not isinstance(items, list | tuple):
+        items = [items]
+    for item in items or ():
+        for fields in _expand(item, inner):
+            yield found | fields
+
+
+def _look_up(value: Any, path: str) -> Any:
+    for part in path.split(".") if path else ():
+        value = value.get(part) if type(value) is dict else None
+    return value
+
+
+def collect_values(value: Any, path: str) -> Iterator[Any]:
+    """Yield all values at a path through lists, such as `annotations[].result[].choices[]`."""
+    before, mark, behind = path.partition(LIST)
+    found = _look_up(value, before.removeprefix("."))
+    if not mark:
+        yield found
+    elif isinstance(found, list | tuple):
+        for item in found:
+            yield from collect_values(item, behind)
+
+
+def name_list(name: str) -> str:
+    """Return what all names of its list begin with: `reviews[].` for `reviews[].text`."""
+    path, mark, _ = name.rpartition(LIST)
+    return f"{path}{mark}." if mark else ""
+
+
+def check_lists(names: Iterable[str], file: str) -> None:
+    """Raise UserError if names go through lists of which neither is in the other."""
+    lists = sorted({name_list(name) for name in names}, key=len)
+    for outer, inner in pairwise(lists):
+        if not inner.startswith(outer):
+            raise UserError(f"{file}: {outer[:-1]} and {inner[:-1]} are two lists; name one's")

@@ -1,25 +1,60 @@
 """What every format of review files knows: one class, added by `register_format`, which everything
-asks, never its name.
+asks, never its name; and a `Layout`, what was found out about a file.
 """
 
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, ClassVar, Literal
+from typing import Any, BinaryIO, ClassVar
 
 from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.reading.compression import refuse_unless_text
-from amazon_electra.beam_jobs.reading.layout import Layout
-from amazon_electra.beam_jobs.reading.lines import Item, Stream, Tally, find_line_end
+from amazon_electra.beam_jobs.reading.lines import (
+    Item,
+    Reject,
+    Stream,
+    Tally,
+    find_line_end,
+    read_lines,
+)
 
 NOT_UTF8 = re.compile("[\udc80-\udcff]+")
 PARTS_OF_UTF8 = re.compile("[\udce0-\udcf4][\udc80-\udcbf]{1,2}")
 """Characters that were cut off, and halves of characters beyond 16 bits."""
 FOREIGN_BYTES = 8  # letters of other scripts stand side by side, those of cp1252 mostly alone
 UNDEFINED = "\udc81\udc8d\udc8f\udc90\udc9d"
-Stars = Literal["unsure", "polarity", "none"]
 Names = Mapping[str, str]  # the column of a field
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All that the reader of a file needs beside its bytes."""
+
+    name: str  # of the format, its class: formats.find_format
+    mapping: tuple[tuple[str, str], ...] = ()  # Review field, column
+    unused: tuple[str, ...] = ()  # columns that give no field, the first of them
+    joined: tuple[tuple[str, tuple[str, ...]], ...] = ()  # name such as pros+cons, its columns
+    found: Any = None  # what the format itself found at the beginning: a data class of its own
+    encoding: str = "utf-8"  # as declared; what does not follow it is read as cp1252
+    records: str = ""  # path of keys to the list of reviews, given or found
+    prefix: bytes = b""  # all before the first record
+    sheet: str = ""  # of a workbook; the first one
+    max_record_bytes: int = Limits.max_record_bytes  # of one record
+    max_expansion: float = Limits.max_expansion  # times its size that a file may expand to
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """The column of the text, or those whose texts are one."""
+        text = dict(self.mapping).get("text", "")
+        return dict(self.joined).get(text, (text,))
+
+    @property
+    def read_columns(self) -> set[str]:
+        """The columns that the records must have, for the fields of a review."""
+        parts = dict(self.joined)
+        return {part for _, name in self.mapping for part in parts.get(name, (name,))}
 
 
 class Format:
@@ -30,7 +65,9 @@ class Format:
     """Of names of its files, without the dot, for the watcher; the content alone decides."""
     has_only_strings: ClassVar[bool] = False
     """An id such as `17` is then a number, which in JSON and Parquet has a type."""
-    may_end_lines_with_cr: ClassVar[bool] = False
+
+    copy_ending: ClassVar[str] = ""
+    """Of a copy of a file with more columns; "" where it takes none."""
 
     def recognize(self, start: bytes) -> bool:
         """Return whether a file is in this format by its beginning, without white space."""
@@ -39,8 +76,6 @@ class Format:
     def refuse(self, head: bytes, layout: Layout, shown: str, is_packed: bool) -> None:
         """Raise UserError for a file that cannot be read, by its first uncompressed bytes."""
         refuse_unless_text(head, shown)
-        if not self.may_end_lines_with_cr and b"\n" not in head and b"\r" in head.strip():
-            raise UserError(f"{shown}: its lines end with CR alone; convert them to LF")
         if layout.encoding == Layout.encoding and not head.isascii():
             refuse_other_encodings(head, shown)
 
@@ -56,20 +91,20 @@ class Format:
         """Return the names of the columns in their order, by the first records."""
         return sorted({name for record in records for name in record})
 
-    def find_stars(self, layout: Layout) -> Stars:
-        """Return whether the stars of a file are only of polarity, or none, where it shows that."""
-        return "unsure"
-
-    def forget_stars(self, layout: Layout) -> Layout:
-        """Return a layout with which labels stay as they are: scores need none."""
-        return layout
-
-    def find_copy_ending(self, layout: Layout) -> str:
-        """Return the ending of a copy of a file with more columns; "" where it takes none."""
-        return ""
-
     def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
         """Yield (line, record), or a reject, for a stretch of a file; `header`: its beginning."""
+        for item in self.split(stream, layout, tally):
+            if isinstance(item, Reject):
+                yield item
+            elif found := self.parse(item[0], item[1], layout, tally):
+                yield found
+
+    def split(self, stream: Stream, layout: Layout, tally: Tally) -> Iterator[Any]:
+        """Yield (number, line) of the lines, or blocks of lines, that are records, or rejects."""
+        return read_lines(stream, layout.max_record_bytes, tally)
+
+    def parse(self, number: int, line: bytes, layout: Layout, tally: Tally) -> Item | None:
+        """Return (number, record) or a reject of what `split` yields, None of what is blank."""
         raise NotImplementedError
 
     def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
@@ -79,15 +114,6 @@ class Format:
     def is_stateless(self, layout: Layout) -> bool:
         """Return whether a boundary can be recognized without reading from the previous one on."""
         return True
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Some row groups of a file."""
-
-    start: int
-    stop: int
-    plain_size: int  # bytes, estimated
 
 
 class RowFormat(Format, ABC):
@@ -102,12 +128,10 @@ class RowFormat(Format, ABC):
         """Return the first records of a file, or one with an empty value of each column's type."""
 
     @abstractmethod
-    def cut(self, file: BinaryIO, size: int) -> Iterator[Piece]:
-        """Yield the groups of a file in pieces of about `size` bytes; one at least."""
-
-    def add_unused(self, file: BinaryIO, layout: Layout) -> Layout:
-        """Return a layout whose records have the unused columns too that may be of classes."""
-        return layout
+    def cut(self, file: BinaryIO, size: int) -> Iterator[tuple[int, int, int]]:
+        """Yield the groups of a file in pieces of about `size` bytes, one at least: first, last
+        (exclusive), bytes when unpacked, estimated.
+        """
 
     @abstractmethod
     def count_rows(self, file: BinaryIO, layout: Layout) -> int: ...

@@ -11,7 +11,6 @@ from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading import detection, fields
 from amazon_electra.beam_jobs.reading.format import RowFormat
 from amazon_electra.beam_jobs.reading.formats import find_format
-from amazon_electra.beam_jobs.reading.lines import check_lists, name_list
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 
 ID_NAMES = ("id", "uuid", "guid", "recordid", "rowid")
@@ -44,12 +43,12 @@ def add_id_column(file: DumpFile, given: str | None) -> DumpFile:
     )
     if given and columns and is_listed and given not in columns:
         raise UserError(f"{file.name} has {', '.join(sorted(columns))}", "id", given)
-    start = name_list(dict(layout.mapping).get("text", ""))
-    inside = [name for name in reversed(columns) if name_list(name) == start]
+    start = fields.name_list(dict(layout.mapping).get("text", ""))
+    inside = [name for name in reversed(columns) if fields.name_list(name) == start]
     named = {fields.strip_column_name(name.removeprefix(start)): name for name in inside}
     column = given or next((named[name] for name in ID_NAMES if name in named), "")
     mapping = (*layout.mapping, (ID, column)) if column else layout.mapping
-    check_lists((name for _, name in mapping), file.name)
+    fields.check_lists((name for _, name in mapping), file.name)
     unused = tuple(name for name in layout.unused if name != column)
     return replace(file, layout=replace(layout, mapping=mapping, unused=unused))
 

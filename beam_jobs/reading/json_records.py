@@ -7,7 +7,7 @@ real dumps contain: NaN, lone surrogates, bytes that are not UTF-8, a BOM.
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Any
@@ -16,11 +16,10 @@ import orjson
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.reading import fields
-from amazon_electra.beam_jobs.reading.format import Format, Names
-from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.fields import LIST
+from amazon_electra.beam_jobs.reading.format import Format, Layout, Names
 from amazon_electra.beam_jobs.reading.lines import (
     BLOCK_BYTES,
-    LIST,
     TOO_LONG,
     Item,
     Reject,
@@ -28,7 +27,6 @@ from amazon_electra.beam_jobs.reading.lines import (
     Tally,
     decode_text,
     make_reject,
-    read_lines,
 )
 
 BLANK = b" \t\r\n"
@@ -46,25 +44,6 @@ MAX_LITERAL = 10  # characters of a word or an escape, which a text may be cut o
 FIRST_RECORDS = 10
 GIVE_UP_FACTOR = 4
 """A stretch without a boundary for so many times its size is cut where a record may begin."""
-
-
-def read_object_lines(
-    stream: Stream, layout: Layout, tally: Tally, parse: Callable[[bytes, int, Tally, str], Any]
-) -> Iterator[Item]:
-    """Yield the object of each line that is not blank."""
-    for item in read_lines(stream, layout.max_record_bytes, tally):
-        if isinstance(item, Reject):
-            yield item
-            continue
-        number, line = item
-        record = parse(line, number, tally, layout.encoding)
-        if type(record) is list and len(record) == 1:
-            record = record[0]
-        if type(record) is dict:
-            yield number, record
-        elif line.strip(AROUND):  # an empty list is no record
-            is_reject = isinstance(record, Reject)
-            yield record if is_reject else make_reject(number, "not an object", line)
 
 
 def parse_json(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:
@@ -252,46 +231,45 @@ def find_lists(head: bytes, start: int) -> tuple[dict[str, int], set[str], int]:
     return lists, keys - lists.keys(), stop
 
 
-class Json(Format):
-    """What the formats of JSON and Python dicts share."""
+class JsonLines(Format):
+    """One object a line; blank lines are not records."""
 
-    may_end_lines_with_cr = True
+    name, endings = "json_lines", ("json", "jsonl", "ndjson")
+    copy_ending = "jsonl"
+    parse_value = staticmethod(parse_json)
 
     def recognize(self, start: bytes) -> bool:
         return start.startswith((b"{", b"[")) and detect_json_format(start) == self.name
 
-
-class JsonLines(Json):
-    """One object a line; blank lines are not records."""
-
-    name, endings = "json_lines", ("json", "jsonl", "ndjson")
-
-    def find_copy_ending(self, layout: Layout) -> str:
-        return "jsonl"
-
     def inspect(self, head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
         return unwrap_records(head, layout, overrides, shown)
 
-    def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
-        return read_object_lines(stream, layout, tally, parse_json)
+    def parse(self, number: int, line: bytes, layout: Layout, tally: Tally) -> Item | None:
+        record = self.parse_value(line, number, tally, layout.encoding)
+        if type(record) is list and len(record) == 1:
+            record = record[0]
+        if type(record) is dict:
+            return number, record
+        if not line.strip(AROUND):  # an empty list is no record
+            return None
+        is_reject = isinstance(record, Reject)
+        return record if is_reject else make_reject(number, "not an object", line)
 
 
-class PythonLines(Json):
+class PythonLines(JsonLines):
     """Literals such as `{'reviewerID': …}`, as the oldest McAuley files have them."""
 
-    name = "python_lines"
-
-    def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
-        return read_object_lines(stream, layout, tally, parse_python_literal)
-
-
-class JsonObjects(Json):
-    """Objects in any layout, in a list or one after the other."""
-
-    name = "json_objects"
+    name, copy_ending = "python_lines", ""
+    parse_value = staticmethod(parse_python_literal)
 
     def inspect(self, head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
-        return unwrap_records(head, layout, overrides, shown)
+        return layout
+
+
+class JsonObjects(JsonLines):
+    """Objects in any layout, in a list or one after the other."""
+
+    name, copy_ending = "json_objects", ""
 
     def cut_head(self, head: bytes, layout: Layout) -> bytes:
         objects = find_objects(head, len(layout.prefix))

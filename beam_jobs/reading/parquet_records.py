@@ -6,7 +6,7 @@ Fields of structs are read by their dotted names, and those in lists of structs 
 import json
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import replace
+from itertools import count
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -17,25 +17,17 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.core.parquet import open_parquet, read_batches
-from amazon_electra.beam_jobs.labels.values import LABEL, MAX_CHARACTERS
-from amazon_electra.beam_jobs.reading import fields
+from amazon_electra.beam_jobs.labels.values import LABEL
 from amazon_electra.beam_jobs.reading.dates import SECONDS_OF_A_DAY
-from amazon_electra.beam_jobs.reading.format import Piece, RowFormat
-from amazon_electra.beam_jobs.reading.layout import Layout
-from amazon_electra.beam_jobs.reading.lines import (
-    LIST,
-    TOO_LONG,
-    Item,
-    Tally,
-    finish_records,
-    make_reject,
-)
+from amazon_electra.beam_jobs.reading.fields import LIST
+from amazon_electra.beam_jobs.reading.format import Layout, RowFormat
+from amazon_electra.beam_jobs.reading.lines import TOO_LONG, Item, Tally, make_reject
 
 
 class Parquet(RowFormat):
     """Its footer has the columns."""
 
-    name, endings = "parquet", ("parquet", "pq")
+    name, endings, copy_ending = "parquet", ("parquet", "pq"), "parquet"
 
     def recognize(self, start: bytes) -> bool:
         return start.startswith(b"PAR1")
@@ -53,29 +45,16 @@ class Parquet(RowFormat):
                 f"{name} is not a whole Parquet file ({error}); fetch it again"
             ) from None
 
-    def cut(self, file: BinaryIO, size: int) -> Iterator[Piece]:
+    def cut(self, file: BinaryIO, size: int) -> Iterator[tuple[int, int, int]]:
         metadata = pq.read_metadata(file)
         groups, start, width = metadata.num_row_groups, 0, 0
         for i in range(groups):
             width += metadata.row_group(i).total_byte_size
             if width >= size or i + 1 == groups:
-                yield Piece(start, i + 1, width)
+                yield start, i + 1, width
                 start, width = i + 1, 0
         if not groups:
-            yield Piece(0, 0, 0)
-
-    def find_copy_ending(self, layout: Layout) -> str:
-        return "parquet"
-
-    def add_unused(self, file: BinaryIO, layout: Layout) -> Layout:
-        metadata = pq.read_metadata(file)
-        short = set()  # columns whose values are no longer than classes, on average
-        for group in [metadata.row_group(0)] if metadata.num_row_groups else []:
-            chunks = map(group.column, range(group.num_columns))
-            most = MAX_CHARACTERS * group.num_rows
-            short = {one.path_in_schema for one in chunks if one.total_uncompressed_size <= most}
-        more = ((f"unused.{name}", name) for name in layout.unused if name in short)
-        return replace(layout, mapping=(*layout.mapping, *more))
+            yield 0, 0, 0
 
     def count_rows(self, file: BinaryIO, layout: Layout) -> int:
         return int(pq.read_metadata(file).num_rows)
@@ -94,47 +73,34 @@ class Parquet(RowFormat):
         source = open_parquet(file, name, Limits(longest, layout.max_expansion))
         schema, metadata = source.schema_arrow, source.metadata
         labels = {n for field, n in layout.mapping if field.startswith(LABEL)}
-        collected = fields.list_collected(layout)
-        unread: dict[str, Any] = {}
-        nested, columns = [], set()
-        for column in sorted(layout.read_columns):
+        unread, columns = dict[str, Any](), set[str]()
+        for column in layout.read_columns:
             kind: Any = find_type(schema, column)
             if column in labels and isinstance(kind, pa.ListType | pa.LargeListType):
                 kind = kind.value_type  # several classes
             if pa.types.is_nested(kind):
                 unread[column] = []
-            elif column in schema.names:
-                columns.add(column)
             else:
-                columns.add(column.split(".")[0] if LIST not in column else column.split(LIST)[0])
-                nested += [column] if column not in collected else []
+                outer = column.partition(LIST)[0].partition(".")[0]
+                columns.add(column if column in schema.names else outer)
         classes = {n: names for n in labels & {*schema.names} if (names := _list_names(schema, n))}
-
-        def read_group(group: int, row: int) -> Iterator[Item]:
-            if not columns:
-                rows = range(row, row + metadata.row_group(group).num_rows)
-                yield from ((number, {**unread}) for number in rows)
-                return
-            for batch, lengths in read_batches(source, group, sorted(columns)):
-                fits = lengths <= longest
-                fitting = batch if fits.all() else batch.filter(pa.array(fits))
-                records = iter(_decode_columns(fitting).to_pylist())
-                for fit, length in zip(fits, lengths, strict=True):
-                    if fit:
+        for group in range(start, metadata.num_row_groups if stop is None else stop):
+            numbers = count(tally.lines + 1)
+            try:
+                for batch, lengths in read_batches(source, group, sorted(columns)):
+                    fits = lengths <= longest
+                    fitting = batch if fits.all() else batch.filter(pa.array(fits))
+                    records = iter(_decode_columns(fitting).to_pylist())
+                    for fit, length, row in zip(fits, lengths, numbers, strict=False):
+                        if not fit:
+                            yield make_reject(row, TOO_LONG, b"", int(length))
+                            continue
                         record = next(records) | unread
                         for column, names in classes.items():
                             value = record[column]
                             if type(value) is int and 0 <= value < len(names):
                                 record[column] = names[value]
                         yield row, record
-                    else:
-                        yield make_reject(row, TOO_LONG, b"", int(length))
-                    row += 1
-
-        for group in range(start, metadata.num_row_groups if stop is None else stop):
-            rows = read_group(group, tally.lines + 1)
-            try:
-                yield from finish_records(rows, layout, nested, tally)
             except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
                 storage.raise_storage_error(error, name)
                 raise UserError(f"{name} is damaged ({error}); fetch it again") from None

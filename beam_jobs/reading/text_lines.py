@@ -3,26 +3,23 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
-from amazon_electra.beam_jobs.reading.format import Format, Names, Stars
-from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.format import Format, Layout, Names
 from amazon_electra.beam_jobs.reading.lines import (
-    TOO_LONG,
     Item,
-    Reject,
     Stream,
     Tally,
     WrongFile,
     decode_text,
-    find_blank_line_end,
     find_line_end,
     make_reject,
     read_blocks,
     read_lines,
 )
 
-POLARITY_STARS = {"__label__1": 2, "__label__2": 4}  # 1 and 2 stars, 4 and 5 stars
-LABEL_STARS = {f"__label__{n}": n for n in range(1, 6)}
+POLARITY = {"__label__1": False, "__label__2": True}  # 1 and 2 stars, 4 and 5 stars
+STARS = {f"__label__{n}": f"{n}/5" for n in range(1, 6)}
 LABEL = re.compile(r"__label__\S*")
 MIN_TITLED_SHARE = 0.9  # of the lines begin with a title: those of Kaggle's file do all
 MAX_TITLE_CHARACTERS = 200
@@ -34,8 +31,8 @@ EMPTY_LINE = re.compile(rb"\n[ \t\r]*\n")
 class LabelledLines:
     """What the first lines of a fastText file show."""
 
-    stars: tuple[tuple[str, int], ...] = tuple(POLARITY_STARS.items())  # of its labels
-    has_titles: bool = True
+    stars: tuple[tuple[str, Any], ...]  # of its labels, if they are stars or polarity
+    has_titles: bool
 
 
 class FastText(Format):
@@ -51,55 +48,43 @@ class FastText(Format):
         text = decode_text(whole, Tally(), layout.encoding).lstrip("\ufeff")
         lines = [line for line in text.split("\n") if LABEL.match(line)]
         seen = {line.split(None, 1)[0] for line in lines}
-        known = [stars for stars in (POLARITY_STARS, LABEL_STARS) if seen <= stars.keys()]
+        stars = next((one for one in (POLARITY, STARS) if seen <= one.keys()), {})
         titled = sum(line.find(": ", 0, MAX_TITLE_CHARACTERS) > 0 for line in lines)
-        stars = tuple(known[0].items()) if known else ()
-        return replace(layout, found=LabelledLines(stars, titled >= MIN_TITLED_SHARE * len(lines)))
+        has_titles = titled >= MIN_TITLED_SHARE * len(lines)
+        return replace(layout, found=LabelledLines((*stars.items(),), has_titles))
 
-    def find_stars(self, layout: Layout) -> Stars:
-        stars = dict(layout.found.stars)
-        return "polarity" if stars == POLARITY_STARS else "unsure" if stars else "none"
-
-    def forget_stars(self, layout: Layout) -> Layout:
-        return replace(layout, found=replace(layout.found, stars=()))
-
-    def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
+    def parse(self, number: int, line: bytes, layout: Layout, tally: Tally) -> Item | None:
         """All of a line is text if the file has no titles or the line no ": "."""
-        found: LabelledLines = layout.found or LabelledLines()
-        stars = dict(found.stars)
-        for item in read_lines(stream, layout.max_record_bytes, tally):
-            if isinstance(item, Reject):
-                yield item
-                continue
-            number, raw = item
-            line = decode_text(raw, tally, layout.encoding).strip("\ufeff \r\t")
-            if not line:
-                continue
-            label, _, rest = line.partition(" ")
-            if not label.startswith("__label__"):
-                yield make_reject(number, "no label", raw)
-                continue
-            if label in LABEL_STARS and stars and label not in stars:
-                raise WrongFile(
-                    f"has {label}, but its beginning only {', '.join(stars)}; "
-                    "mix its lines (shuf), so that all labels are among the first"
-                )
-            title, colon, text = rest.partition(": ") if found.has_titles else ("", "", "")
-            if stars == POLARITY_STARS:
-                tally.notes["stars_from_polarity"] += label in stars
-            given = stars.get(label)
-            yield (
-                number,
-                {
-                    "text": text if colon else rest,
-                    "title": title if colon else None,
-                    "stars": f"{given}/5" if given else None,
-                    "label": label.removeprefix("__label__"),
-                },
+        stars = dict(layout.found.stars)
+        content = decode_text(line, tally, layout.encoding).strip("\ufeff \r\t")
+        label, _, rest = content.partition(" ")
+        if not label.startswith("__label__"):
+            return make_reject(number, "no label", line) if content else None
+        if label in STARS and stars and label not in stars:
+            raise WrongFile(
+                f"has {label}, but its beginning only {', '.join(stars)}; "
+                "mix its lines (shuf), so that all labels are among the first"
             )
+        title, colon, text = rest.partition(": ") if layout.found.has_titles else ("", "", "")
+        record: dict[str, Any] = {"stars": stars.get(label)} if stars else {}
+        record |= {"text": text if colon else rest, "title": title if colon else None}
+        return number, record | {"label": label.removeprefix("__label__")}
 
 
-class Snap(Format):
+class Blocks(Format):
+    """A format whose records may be blocks of lines between empty ones: where `found` says so."""
+
+    def split(self, stream: Stream, layout: Layout, tally: Tally) -> Iterator[Any]:
+        return (read_blocks if layout.found else read_lines)(stream, layout.max_record_bytes, tally)
+
+    def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
+        if not layout.found:
+            return find_line_end(stretch, least)
+        places = ((stretch.find(mark, max(least - 2, 0)), mark) for mark in (b"\n\n", b"\n\r\n"))
+        return min((at + len(mark) for at, mark in places if at >= 0), default=-1)
+
+
+class Snap(Blocks):
     """A block has a line `review/text: …` for each field; one without a key continues it."""
 
     name, endings = "snap", ("txt",)
@@ -108,56 +93,29 @@ class Snap(Format):
     def recognize(self, start: bytes) -> bool:
         return KEY.match(start) is not None
 
-    def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
-        for block in read_blocks(stream, layout, tally):
-            if isinstance(block, Reject):
-                yield block
-                continue
-            first, lines, size = block
-            record, key = dict[str, str](), ""
-            for raw in lines:
-                line = decode_text(raw, tally, layout.encoding).strip("\ufeff\r")
-                name, colon, value = line.partition(": ")
-                if colon and "/" in name and " " not in name:
-                    key, record[name] = name, value
-                elif key:
-                    record[key] += " " + line
-            if size > layout.max_record_bytes or not record:
-                reason = TOO_LONG if size > layout.max_record_bytes else "no key"
-                yield make_reject(first, reason, b"\n".join(lines))
-            else:
-                yield first, record
+    def inspect(self, head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
+        return replace(layout, found=True)
 
-    def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
-        return find_blank_line_end(stretch, least)
+    def parse(self, number: int, line: bytes, layout: Layout, tally: Tally) -> Item:
+        record, key = dict[str, str](), ""
+        for raw in line.split(b"\n"):
+            text = decode_text(raw, tally, layout.encoding).strip("\ufeff\r")
+            name, colon, value = text.partition(": ")
+            if colon and "/" in name and " " not in name:
+                key, record[name] = name, value
+            elif key:
+                record[key] += " " + text
+        return (number, record) if record else make_reject(number, "no key", line)
 
 
-class PlainText(Format):
-    """A document on each line, or in each block of lines, where it is asked for."""
+class PlainText(Blocks):
+    """A document on each line, or in each block of lines if some line is empty."""
 
     name = "text"
 
     def inspect(self, head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
-        """`found` says whether documents are blocks: they are lines where no line is empty."""
         return replace(layout, found=EMPTY_LINE.search(head.strip()) is not None)
 
-    def read(self, stream: Stream, layout: Layout, tally: Tally, header: bool) -> Iterator[Item]:
-        for block in read_blocks(stream, layout, tally) if layout.found else ():
-            if isinstance(block, Reject):
-                yield block
-                continue
-            first, lines, size = block
-            raw = b"\n".join(lines)
-            if size > layout.max_record_bytes:
-                yield make_reject(first, TOO_LONG, raw, size)
-            else:
-                yield first, {"text": decode_text(raw, tally, layout.encoding)}
-        for line in () if layout.found else read_lines(stream, layout.max_record_bytes, tally):
-            if isinstance(line, Reject):
-                yield line
-            elif line[1].strip():
-                yield line[0], {"text": decode_text(line[1], tally, layout.encoding)}
-
-    def find_boundary(self, stretch: bytes, least: int, layout: Layout) -> int:
-        find = find_blank_line_end if layout.found else find_line_end
-        return find(stretch, least)
+    def parse(self, number: int, line: bytes, layout: Layout, tally: Tally) -> Item | None:
+        is_blank = not line.strip()
+        return None if is_blank else (number, {"text": decode_text(line, tally, layout.encoding)})

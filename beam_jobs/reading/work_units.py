@@ -26,9 +26,8 @@ from amazon_electra.beam_jobs.reading.compression import (
     list_zip_members,
 )
 from amazon_electra.beam_jobs.reading.excel import is_workbook
-from amazon_electra.beam_jobs.reading.format import RowFormat
+from amazon_electra.beam_jobs.reading.format import Layout, RowFormat
 from amazon_electra.beam_jobs.reading.formats import find_format
-from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import Item, Tally, WrongFile
 from amazon_electra.beam_jobs.text.splits import KEY_FIELDS
 
@@ -245,8 +244,8 @@ def _cut_by_layout(file: DumpFile, size: int, folder: str) -> Iterator[Unit]:
     format = find_format(file.layout.name)
     if isinstance(format, RowFormat):
         with storage.open_bytes(whole.path) as stream:
-            for number, piece in enumerate(format.cut(stream, size)):
-                yield replace(whole, piece=number, **asdict(piece))
+            for number, (start, stop, width) in enumerate(format.cut(stream, size)):
+                yield replace(whole, piece=number, start=start, stop=stop, plain_size=width)
     elif is_cut_anew(file, size):
         yield from _unpack_into_pieces(whole, size, folder)
     elif file.compression or file.size < size * 3 // 2:
@@ -339,7 +338,8 @@ def read_records(unit: Unit, tally: Tally) -> Iterator[Item]:
     format, is_own = find_format(layout.name), unit.path == file.path
     if isinstance(format, RowFormat):
         with storage.open_bytes(unit.path) as rows:
-            yield from format.read_rows(rows, layout, tally, unit.start, unit.stop, file.name)
+            items = format.read_rows(rows, layout, tally, unit.start, unit.stop, file.name)
+            yield from fields.finish_records(items, layout, (), tally)
         tally.bytes = unit.plain_size
     else:
         limit = layout.max_expansion if is_own else 0

@@ -30,10 +30,11 @@ from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.core.parquet import open_parquet
 from amazon_electra.beam_jobs.reading.compression import PlainStream
 from amazon_electra.beam_jobs.reading.delimited import decode_line
+from amazon_electra.beam_jobs.reading.fields import LIST
+from amazon_electra.beam_jobs.reading.format import Layout
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.ids import ID
-from amazon_electra.beam_jobs.reading.layout import Layout
-from amazon_electra.beam_jobs.reading.lines import LIST, Tally
+from amazon_electra.beam_jobs.reading.lines import Tally
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.scoring.comparison import ScoredUnit
 
@@ -48,7 +49,8 @@ Answers = dict[str, Any]
 def find_copy_ending(layout: Layout) -> str:
     """Return csv, tsv, jsonl or parquet; "" where a row is not one review, or takes no columns."""
     is_one = not any(LIST in name for _, name in layout.mapping)
-    return find_format(layout.name).find_copy_ending(layout) if is_one else ""
+    ending = find_format(layout.name).copy_ending if is_one else ""
+    return "tsv" if ending == "csv" and layout.found.delimiter == "\t" else ending
 
 
 def read_part(folder: str, unit: ScoredUnit) -> pa.Table:

@@ -3,7 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -15,7 +15,7 @@ from amazon_electra.beam_jobs.corpus.plan import WORK_NAME, Folders
 from amazon_electra.beam_jobs.engine import beam_options
 from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.beam_jobs.reading import work_units
-from amazon_electra.beam_jobs.reading.formats import find_format, strip_endings
+from amazon_electra.beam_jobs.reading.formats import strip_endings
 from amazon_electra.beam_jobs.reading.ids import add_id_column, list_columns
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.scoring.classifier import hash_model, open_folder
@@ -66,11 +66,8 @@ def plan_scoring(
         if (name != "decision" or one.decided_from is not None)
         and (name != "because" or config.explain)
     ]
-    files = [
-        replace(file, layout=find_format(file.layout.name).forget_stars(file.layout))
-        for listed in work_units.list_dump_files(config, input)
-        for file in [add_id_column(listed, config.id)]
-    ]
+    listed = work_units.list_dump_files(config, input)
+    files = [add_id_column(file, config.id) for file in listed]
     for file in () if config.output_format else files:
         taken = min({*list_columns(file)} & {*answers}, default="")
         why = f"{file.name} has a column {taken} already; rename it, or write a table of its own"

@@ -29,9 +29,10 @@ from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, chec
 from amazon_electra.beam_jobs.labels.values import LABEL, TASK
 from amazon_electra.beam_jobs.model_folder.classifier import Classifier, read_review
 from amazon_electra.beam_jobs.reading import fields, work_units
+from amazon_electra.beam_jobs.reading.fields import LIST
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.ids import ID, format_id, is_integer, warn_of_ids
-from amazon_electra.beam_jobs.reading.lines import LIST, Reject, Tally
+from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import Unit
 from amazon_electra.beam_jobs.scoring import comparison, outputs
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier, read_profile

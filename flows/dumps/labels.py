@@ -13,7 +13,6 @@ from amazon_electra.beam_jobs.labels.classes import warn_of_label
 from amazon_electra.beam_jobs.labels.stars import BINARY, Scale
 from amazon_electra.beam_jobs.labels.values import decide_values
 from amazon_electra.beam_jobs.reading import fields
-from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.text.splits import read_shares
 from amazon_electra.flows import policy
 from amazon_electra.flows.configuration.form import Corpus, Dump
@@ -64,14 +63,9 @@ def _decide_scale(chosen: Dump, previews: Sequence[Preview]) -> Scale | None:
 
 def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
     """Return which of polarity and stars a file of the dump may have an example for."""
-    rated, kinds = [], set()
-    for one in previews:
-        kind = find_format(one.file.layout.name).find_stars(one.file.layout)
-        if kind != "none" and any(review.rating for review in one.reviews):
-            rated.append(one)
-            kinds.add(kind)
+    rated = [one for one in previews if any(review.rating for review in one.reviews)]
     scale = _decide_scale(chosen, rated)
-    is_binary = kinds == {"polarity"} or (scale is not None and scale.name == BINARY)
+    is_binary = scale is not None and scale.name == BINARY
     tasks = sorted(list_star_tasks()) if rated else []
     return [task for task in tasks if task != "stars" or not is_binary]
 

@@ -138,13 +138,10 @@ def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:
     paths = tuple(dump.result["paths"])
     files = list_dump_files(chosen.narrow(ReadingConfig), paths, chosen.labels)
     previews = list(map(read_preview, files))
-    is_named = "text" in fields.parse_column_overrides(chosen.columns)
     for preview in previews:
         layout = preview.file.layout
         if isinstance(find_format(layout.name), RowFormat):  # only the columns are known so far
-            text = preview.mapping["text"]
-            of_text = dict(layout.joined).get(text, (text,))
-            detection.check_texts(preview.records, of_text, preview.file.name, is_named)
+            detection.check_texts(preview.records, layout.text_columns, preview.file.name)
     texts = (str(review.text or "") for preview in previews for review in preview.reviews)
     has_text = not all(one.is_whole for one in previews) or any(map(str.strip, texts))
     columns = fields.list_columns(files[0].layout)
@@ -157,8 +154,8 @@ def read_preview(file: DumpFile) -> Preview:
     format = find_format(file.layout.name)
     if isinstance(format, RowFormat):
         with storage.open_bytes(file.path) as stream:
-            layout = format.add_unused(stream, file.layout)
-            rows = format.read_rows(stream, layout, Tally(), 0, None, file.name)
+            items = format.read_rows(stream, file.layout, Tally(), 0, None, file.name)
+            rows = fields.finish_records(items, file.layout, (), Tally())
             head = list(islice(rows, PREVIEW_ROWS))
             is_whole = next(rows, None) is None
             each = len(head) / max(head[-1][0], 1) if head else 1  # reviews of a row

@@ -30,9 +30,6 @@ WRITERS = {
     "json_array": lambda texts: json.dumps([{"text": t, "a": {"b": [t]}} for t in texts], indent=1),
     "python_lines": lambda texts: "".join(repr({"text": t, "stars": 4}) + "\n" for t in texts),
     "quoted_csv": lambda texts: "stars,text,n\n" + "".join(f"4,{quote(t)},1\n" for t in texts),
-    "spaced_csv": lambda texts: (
-        'stars, "n\nm", text\n' + "".join(f'4, "1", {quote(t)}\n' for t in texts)
-    ),
     "unquoted_csv": lambda texts: (
         "stars;text;n\n" + "".join(f'4;55" {flat(t)};"x"\n' for t in texts if ";" not in t)
     ),

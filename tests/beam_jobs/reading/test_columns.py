@@ -129,7 +129,7 @@ def test_a_record_gives_the_reviews_of_its_lists(tmp_path, shape):
 
 def test_lists_are_read_only_by_their_names_and_one_within_the_other(tmp_path):
     dump = write_shops(tmp_path, "lines")
-    with refuses("text=products[].reviews[].text"):
+    with refuses("products[].reviews[].text"):
         run_job(tmp_path / "corpus", "--input", dump)
     records = [{"reviews": [{"text": "a b"}], "marks": [{"stars": 5}]}]
     dump = write_lines(tmp_path / "two.json", records)

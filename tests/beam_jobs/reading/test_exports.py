@@ -37,26 +37,6 @@ def test_a_list_in_a_cell_is_no_text(tmp_path, name, columns):
         look_at(dump, columns=f"text={name}" if columns else None)
 
 
-@pytest.mark.parametrize("name", ["response", "comment"])
-def test_answers_of_a_long_table_are_no_texts(tmp_path, name):
-    """Of each of 60 persons a number, an answer in words and a yes."""
-    rows = [
-        [f"r{i}", question, answer]
-        for i in range(60)
-        for question, answer in [("Stars?", i % 5), ("Why not more?", TEXTS[i]), ("Again?", "Yes")]
-    ]
-    dump = write_csv(tmp_path / "d.csv", f"person,question,{name}", rows)
-    with refuses("d.csv", f"text={name}"):
-        look_at(dump)
-    assert dict(look_at(dump, columns=f"text={name}").layout.mapping)["text"] == name
-
-
-def test_reviews_of_which_many_are_short_are_texts(tmp_path):
-    rows = [[f"p{i % 3}", i % 5 + 1, TEXTS[i] if i % 2 else "Good"] for i in range(60)]
-    dump = write_csv(tmp_path / "d.csv", "product,stars,comment", rows)
-    assert dict(look_at(dump).layout.mapping)["text"] == "comment"
-
-
 FEED = [
     {"title": {"label": "The app"}, "summary": {"label": "An app to keep lists"}},
     *(

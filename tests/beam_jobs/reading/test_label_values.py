@@ -107,14 +107,6 @@ def test_columns_of_marks_are_one_label(tmp_path, kind):
     assert result["columns"]["unused"] == []
 
 
-def test_files_without_the_column_of_a_label_are_named(tmp_path):
-    for month, rows in (("may", ["text,why", "It boils,late"]), ("june", ["text", "It broke"])):
-        write_lines(tmp_path / f"{month}.csv", rows)
-    files = (tmp_path / "may.csv", tmp_path / "june.csv")
-    result = run_job(tmp_path / "a", "--input", *files, "--labels", "why")
-    assert any("why" in line and "june.csv" in line for line in result["warnings"])
-
-
 def test_nested_choices_are_of_one_review(tmp_path):
     """As Label Studio writes them: the text stands beside the lists."""
     lists = [["late"], ["broken"], ["late", "broken"]]

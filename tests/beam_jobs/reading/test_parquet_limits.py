@@ -6,7 +6,7 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from amazon_electra.beam_jobs.reading.layout import Layout
+from amazon_electra.beam_jobs.reading.format import Layout
 from amazon_electra.beam_jobs.reading.lines import Tally
 from amazon_electra.beam_jobs.reading.parquet_records import Parquet
 from tests.beam_jobs.dumps import rejects_of, run_job, texts_in

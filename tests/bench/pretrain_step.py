@@ -36,6 +36,9 @@ PLAIN_FILL = 0.659
 """How full google's example builder made rows of 128 tokens of 79,240 reviews (`git show
 ed7f0f0:tests/bench/google_rows.py`)."""
 
+FLOOR = 5.0
+"""Smallest `ratio_real_tokens` with which the bench ends with 0; none with --json."""
+
 
 class Plain:
     """The step one writes first."""
@@ -168,6 +171,8 @@ def main() -> None:
     )
     for name, number in numbers.items():
         print(f"{name:26} {number:14,.3f}")
+    if numbers["ratio_real_tokens"] < FLOOR:
+        sys.exit(f"ratio_real_tokens is below {FLOOR}")
 
 
 if __name__ == "__main__":

@@ -53,30 +53,25 @@ ENCODERS = ("published", "adapted")
 FOLDS = {"selection": "cross-validation"}
 WITHOUT = ", without phrases"
 """End of the name of an arm for which no class is said in words."""
-ARMS = {
-    "TF-IDF": ("tfidf", ""),
-    "frozen, as published": ("frozen", "published"),
-    "frozen, adapted": ("frozen", "adapted"),
-    "joined, as published": ("joined", "published"),
-    "joined, adapted": ("joined", "adapted"),
-    f"frozen, as published{WITHOUT}": ("frozen", "published"),
-    f"joined, as published{WITHOUT}": ("joined", "published"),
-    f"frozen, adapted{WITHOUT}": ("frozen", "adapted"),
-    f"joined, adapted{WITHOUT}": ("joined", "adapted"),
-    "scikit-learn": ("", ""),
-    "model2vec": ("", "published"),
-    "model2vec + regression": ("", "published"),
-    "SetFit": ("", "published"),
+OF_STATES = {
+    f"{arm}, {way}{end}": (arm, encoder)
+    for end in ("", WITHOUT)
+    for way, encoder in (("as published", "published"), ("adapted", "adapted"))
+    for arm in ("frozen", "joined")
+}
+NETWORKS = {
     "fine-tuned, as published": ("finetuned", "published"),
     "fine-tuned, adapted": ("finetuned", "adapted"),
     "fine-tuned, as published, + TF-IDF": ("stack", "published"),
     "fine-tuned, adapted, + TF-IDF": ("stack", "adapted"),
 }
+PEERS = ("scikit-learn", "model2vec", "model2vec + regression", "SetFit")
+"""Other tools, without an arm of ours."""
+ARMS = {"TF-IDF": ("tfidf", ""), **OF_STATES, **dict.fromkeys(PEERS, ("", "")), **NETWORKS}
 """Name → the arm and the encoder that it reads; those of the same encoder that a stack combines
-come before it; no arm: another tool.
+come before it.
 """
-CHEAP = [name for name, (arm, _) in ARMS.items() if arm and find_arm(arm).is_cheap]
-PEERS = [name for name, (arm, _) in ARMS.items() if not arm]
+CHEAP = ["TF-IDF", *OF_STATES]
 
 
 def prepare(given: argparse.Namespace) -> tuple[Path, dict[str, str], dict[str, Any]]:
@@ -250,7 +245,7 @@ def main() -> None:
         chosen = [
             name
             for name, (_, encoder) in ARMS.items()
-            if (name in given.arms if name in CHEAP + PEERS else count in given.finetune)
+            if (count in given.finetune if name in NETWORKS else name in given.arms)
             and encoder in ("", *given.encoders)
         ]
         cells: dict[str, list[Path]] = {name: [] for name in chosen}

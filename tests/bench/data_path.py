@@ -6,8 +6,7 @@ Both sides are measured in CPU seconds of all their processes, in turn, imports 
 several rounds the median. Speed-up is in seconds of the clock, and wants a machine that does
 nothing else.
 
-ratio_plain             CPU seconds of the plain path (json, NLTK's Punkt, tokenizers, padding to
-                        128) / ours with Beam
+ratio_plain             CPU seconds of json, NLTK's Punkt, tokenizers and padding to 128 / ours
 reviews_per_cpu_second  ours
 two_worker_speedup      seconds with one worker / with two
 peak_rss_mb             resident memory of all processes together, for 8 × the reviews
@@ -40,8 +39,7 @@ from tests.bench.measuring import Measured, measure
 TIMES = 8
 MAX_LENGTH = 128
 BATCH_REVIEWS = 1000
-SAMPLE_REVIEWS = 80_000
-"""Of the synthetic dump, where no other is given."""
+SAMPLE_REVIEWS = 80_000  # of the synthetic dump, where no other is given
 FLOOR = 1.8
 """Smallest `ratio_plain` with which the bench ends with 0; none with --json."""
 
@@ -66,7 +64,6 @@ def parse() -> argparse.Namespace:
     p.add_argument("--input", nargs="+", help="JSON lines, gz or not (default: synthetic reviews)")
     p.add_argument("--reviews", type=int, help="take this many of the input (default: all)")
     p.add_argument("--rounds", type=int, default=3, help="against the plain path (default 3)")
-    p.add_argument("--scale_reviews", type=int, help="of the large dump (default: 8 × the input)")
     p.add_argument("--only", nargs="*", default=["plain", "large"], choices=["plain", "large"])
     p.add_argument("--scratch", help="folder for dumps and outputs: about 3 × the large dump")
     p.add_argument("--json", action="store_true", help="one line of JSON instead of the table")
@@ -86,7 +83,7 @@ def run(args: argparse.Namespace, folder: Path) -> dict[str, float]:
     if "plain" in args.only:
         results |= measure_against_plain(folder, args.rounds, results["reviews"])
     if "large" in args.only:
-        results |= measure_large(inputs, folder, args.scale_reviews or TIMES * results["reviews"])
+        results |= measure_large(inputs, folder, TIMES * results["reviews"])
     return results
 
 
@@ -146,11 +143,10 @@ def pad_rows(batch: list[list[str]], tokenizer: Tokenizer) -> np.ndarray:
     return out
 
 
-def measure_jobs(dump: Path, folder: Path, workers: int, what: str) -> Measured:
+def measure_jobs(dump: Path, folder: Path, workers: int) -> Measured:
     output = folder / "output"
     found = measure(run_jobs, dump, folder / "vocabulary", output, workers)
     shutil.rmtree(output)
-    say(what, found)
     return found
 
 
@@ -161,8 +157,7 @@ def measure_against_plain(folder: Path, rounds: int, reviews: float) -> dict[str
         theirs.append(
             measure(run_plain, once, punkt, folder / "vocabulary", folder / "plain.npy").cpu_seconds
         )
-        ours.append(measure_jobs(once, folder, 1, "ours").cpu_seconds)
-        print(f"plain: {theirs[-1]:.1f} CPU s", file=sys.stderr, flush=True)
+        ours.append(measure_jobs(once, folder, 1).cpu_seconds)
     plain, own = statistics.median(theirs), statistics.median(ours)
     return {
         "ratio_plain": round(plain / own, 3),
@@ -175,19 +170,14 @@ def measure_against_plain(folder: Path, rounds: int, reviews: float) -> dict[str
 def measure_large(inputs: list[str], folder: Path, reviews: int) -> dict[str, float]:
     large = folder / "large"
     write_dump(inputs, large, reviews)
-    two = measure_jobs(large, folder, 2, "two workers")
-    single = measure_jobs(large, folder, 1, "one worker")
+    two = measure_jobs(large, folder, 2)
+    single = measure_jobs(large, folder, 1)
     return {
         "large_reviews": reviews,
         "two_worker_speedup": round(single.seconds / two.seconds, 3),
         "peak_rss_mb": round(two.peak_rss_mb),
         "large_reviews_per_cpu_second": round(reviews / two.cpu_seconds, 1),
     }
-
-
-def say(what: str, found: Measured) -> None:
-    line = f"{found.cpu_seconds:.1f} CPU s, {found.seconds:.1f} s, {found.peak_rss_mb:.0f} MB"
-    print(f"{what}: {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

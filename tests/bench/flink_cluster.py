@@ -4,9 +4,8 @@
 
 The cluster is that of tests/flink: needs root, and what `make test-flink` gathers. CPU seconds are
 those of all processes of the hosts without the S3 server's, looked at twice a second; memory is
-what a process holds at most, all of it and without the pages of files, which it may share. A Flink
-job is run once before. Where there are too few cores for the S3 server too, --cpu_share gives each
-TaskManager with its Python workers less than one, by a control group.
+what a process holds at most. A Flink job is run once before. Where there are too few cores for the
+S3 server too, --cpu_share gives each TaskManager less than one, by a control group.
 """
 
 import argparse
@@ -51,7 +50,6 @@ class Meter:
         self._last: dict[tuple, float] = {}
         self.seconds: dict[str, float] = {}
         self.megabytes: dict[str, float] = {}
-        self.own_megabytes: dict[str, float] = {}
 
     def __enter__(self) -> "Meter":
         self._look()
@@ -84,12 +82,8 @@ class Meter:
                 part = self._parts.setdefault(key, found)
                 times = process.cpu_times()
                 self._last[key] = times.user + times.system
-                memory = process.memory_info()
-                for most, held in (
-                    (self.megabytes, memory.rss),
-                    (self.own_megabytes, memory.rss - memory.shared),
-                ):
-                    most[part] = max(most.get(part, 0.0), held / 1e6)
+                held = process.memory_info().rss / 1e6
+                self.megabytes[part] = max(self.megabytes.get(part, 0.0), held)
 
 
 def measure_job(
@@ -111,7 +105,6 @@ def measure_job(
         "cpu_seconds": round(sum(meter.seconds.values()), 1),
         "cpu_seconds_by_part": {n: round(s, 1) for n, s in meter.seconds.items() if s >= 0.1},
         "peak_megabytes": {n: round(m) for n, m in meter.megabytes.items()},
-        "peak_megabytes_without_files": {n: round(m) for n, m in meter.own_megabytes.items()},
     }
 
 
@@ -128,15 +121,13 @@ def measure(chosen: argparse.Namespace, folder: Path) -> list[dict[str, object]]
         flink = cluster.engine
         if chosen.warm:
             measure_job(cluster, "warm", flink, 2, "dump-0.*")
-        rows = []
-        if chosen.local:
-            rows.append(measure_job(cluster, "local", Engine(), max(chosen.task_managers)))
+        rows = [measure_job(cluster, "local", Engine(), max(chosen.task_managers))]
+        expected = read_corpus(cluster, "local")
         for number in chosen.task_managers:
             engine = flink.model_copy(update={"workers": number})
-            rows.append(measure_job(cluster, f"flink{number}", engine, number))
-            if chosen.local:
-                rows[-1] |= compare(cluster, rows[0], rows[-1], f"flink{number}")
-            print(rows[-1], file=sys.stderr)
+            row = measure_job(cluster, f"flink{number}", engine, number)
+            row["same_bytes"] = read_corpus(cluster, f"flink{number}") == expected
+            rows.append(row)
     return rows
 
 
@@ -156,14 +147,6 @@ def limit_cpu(share: float) -> Iterator[dict[str, list[str]]]:
             group.rmdir()
 
 
-def compare(cluster: Cluster, local: dict, flink: dict, output: str) -> dict[str, object]:
-    """Return how a job on Flink compares with that on the local engine."""
-    return {
-        "cpu_ratio": round(flink["cpu_seconds"] / local["cpu_seconds"], 3),
-        "same_bytes": read_corpus(cluster, "local") == read_corpus(cluster, output),
-    }
-
-
 def read_corpus(cluster: Cluster, folder: str) -> dict[str, bytes]:
     return {n: b for n, b in cluster.read_files(folder).items() if n != "corpus.json"}
 
@@ -178,22 +161,14 @@ def main() -> None:
     )
     parser.add_argument("--task_managers", type=int, nargs="+", default=[2], help="(default: 2)")
     parser.add_argument(
-        "--no_local", dest="local", action="store_false", help="leave the local engine out"
-    )
-    parser.add_argument(
         "--cpu_share", type=float, default=0, help="of a core for each TaskManager (default: all)"
     )
     parser.add_argument("--cold", dest="warm", action="store_false", help="measure the first job")
-    parser.add_argument("--json", action="store_true", help="print JSON")
     chosen = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         rows = measure(chosen, Path(folder))
-    if chosen.json:
-        print(json.dumps(rows))
-        return
-    for row in rows:
-        print(row)
+    print(json.dumps(rows))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,7 @@ weights are synthetic; the plain step is that of transformers' two models as the
 """
 
 import argparse
-import hashlib
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -134,7 +132,6 @@ def measure_pretraining(name: str) -> Numbers:
         positions = training.config.batch * (size.length if ON_GPU else TOY_LENGTH)
         numbers |= {
             "device_batch": training.count_sequences_at_once(),
-            "compiled": training.compiled,
             "graphs": training.graphs is not None,
             "tokens_per_second": statistics.mean(tokens) / seconds,
             "positions_per_second": positions / seconds,
@@ -142,8 +139,6 @@ def measure_pretraining(name: str) -> Numbers:
             "step_seconds": seconds,
             "peak_memory_mb": device.measure_memory_mb(),
         }
-        training.compiled, training.graphs = False, None
-        numbers["uncompiled_step_seconds"] = time_steps(step, device, 1)
         batches.close()
         if size.plain_batch:
             vocabulary = len(training.model.embeddings.word)
@@ -193,27 +188,6 @@ def compare_losses() -> Numbers:
         "resumed_losses": [expected[0], again[0]],
         "resumed_tensors_that_differ": [len(differing), len(expected[1]), differing[:8]],
     }
-
-
-def compare_processes() -> Numbers:
-    """Compare the weights after three steps in two processes, each of which compiles all anew."""
-    told = []
-    for _ in range(2):
-        with tempfile.TemporaryDirectory() as cache:
-            folders = dict.fromkeys(("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"), cache)
-            command = [sys.executable, __file__, "--row", "weights"]
-            done = subprocess.run(command, stdout=subprocess.PIPE, env=os.environ | folders)
-            told.append(json.loads(done.stdout))
-    return {"weights": told, "are_the_same": told[0] == told[1]}
-
-
-def hash_weights() -> Numbers:
-    """Return the SHA-256 of the weights after three steps, and the losses of these."""
-    with open_training(Size("small", 256, 128, 0, {"layers": "2"})) as training:
-        losses, digest = take_steps(training, 3), hashlib.sha256()
-        for _, tensor in sorted(training.model.state_dict().items()):
-            digest.update(tensor.cpu().numpy().tobytes())
-    return {"sha256": digest.hexdigest(), "losses": losses}
 
 
 def take_steps(training: loop.Training, steps: int) -> list[float]:
@@ -269,12 +243,7 @@ def measure_finetuning() -> Numbers:
     started = time.perf_counter()
     train(model, training, 1e-4)
     seconds = time.perf_counter() - started
-    return {
-        "examples": examples,
-        "epoch_seconds": seconds,
-        "examples_per_second": examples / seconds,
-        "peak_memory_mb": device.measure_memory_mb(),
-    }
+    return {"examples_per_second": examples / seconds, "peak_memory_mb": device.measure_memory_mb()}
 
 
 def score_dev(model: nn.Module, texts: list[Feature], device: Device) -> dict[str, float]:
@@ -302,13 +271,11 @@ ROWS: dict[str, Callable[[], Numbers]] = {
     "amazon-base": lambda: measure_pretraining("amazon-base"),
     "minilm": lambda: measure_pretraining("minilm"),
     "losses": compare_losses,
-    "processes": compare_processes,
     "finetuning": measure_finetuning,
     "scoring": measure_scoring,
     "base-512": lambda: measure_pretraining("base-512"),
 }
 """In order of worth."""
-WITHIN_ROWS = {"weights": hash_weights}
 
 
 def main() -> None:
@@ -318,10 +285,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default=Path("gpu.json"))
     parser.add_argument("--seconds", type=float, default=520.0, help="begin nothing after so many")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
-    parser.add_argument("--row", choices=ROWS | WITHIN_ROWS, help=argparse.SUPPRESS)
+    parser.add_argument("--row", choices=ROWS, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.row:
-        print(json.dumps((ROWS | WITHIN_ROWS)[chosen.row]()))
+        print(json.dumps(ROWS[chosen.row]()))
         return
     ends = time.monotonic() + chosen.seconds
     name = torch.cuda.get_device_name() if ON_GPU else "cpu, toy sizes"
@@ -332,9 +299,7 @@ def main() -> None:
         found["rows"][row] = (
             {"error": "no time left"} if is_late else run_row(row, min(left, ROW_SECONDS))
         )
-        partial = chosen.output.with_suffix(".partial")
-        partial.write_text(json.dumps(found, indent=2) + "\n")
-        os.replace(partial, chosen.output)
+        chosen.output.write_text(json.dumps(found, indent=2) + "\n")
         print(row, json.dumps(found["rows"][row]), flush=True)
 
 
@@ -343,14 +308,12 @@ def run_row(row: str, seconds: float) -> Numbers:
     command = [sys.executable, __file__, "--row", row]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
-    except subprocess.TimeoutExpired as late:
-        return {"error": f"not done after {seconds:.0f} s", "told": str(late.stderr or "")[-500:]}
-    told = done.stderr.splitlines()
-    warnings = {"warnings": kept} if (kept := [t for t in told if "warning:" in t]) else {}
+    except subprocess.TimeoutExpired:
+        return {"error": f"not done after {seconds:.0f} s"}
     if done.returncode:
-        return {"error": "\n".join(told[-8:])[-1500:], **warnings}
+        return {"error": done.stderr[-1500:]}
     numbers: Numbers = json.loads(done.stdout.splitlines()[-1])
-    return {name: number for name, number in numbers.items() if number == number} | warnings
+    return {name: number for name, number in numbers.items() if number == number}
 
 
 if __name__ == "__main__":

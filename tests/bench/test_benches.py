@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.dumps import read_lines, write_dump
 from tests.model.corpora import write_bert
 
 BENCHES = Path(__file__).parent
@@ -56,18 +55,6 @@ def test_data_path(dump):
     assert all(number > 0 for number in found.values())
 
 
-def test_reviews_beyond_the_input_are_new_texts(tmp_path):
-    records = [{"reviewText": f"Mixer {i} works. It is great! Would buy."} for i in range(50)]
-    lines = [*map(json.dumps, records), "{", '{"overall": 5}']
-    (tmp_path / "dump.json").write_text("\n".join(lines))
-    assert write_dump([str(tmp_path / "dump.json")], tmp_path / "out", 200) == 200
-    again = list((tmp_path / "out").iterdir())
-    assert write_dump(list(map(str, again)), tmp_path / "again") == 200
-    texts = [json.loads(line)["reviewText"] for path in again for line in read_lines(str(path))]
-    assert len(set(texts)) > 150
-    assert {record["reviewText"] for record in records} < set(texts)
-
-
 @pytest.mark.smoke
 def test_pretraining_step():
     words = ["--recipe", "sample", "--batch", 4, "--rounds", 1]
@@ -79,7 +66,7 @@ def test_every_row_of_a_gpu_is_measured_at_toy_size_without_one(tmp_path):
     output = tmp_path / "gpu.json"
     run(BENCHES / "gpu.py", "--output", output)
     rows = json.loads(output.read_text())["rows"]
-    assert not [row for row in rows.values() if "error" in row or "warnings" in row]
+    assert not [row for row in rows.values() if "error" in row]
     assert rows["losses"]["largest_difference"] < 1e-3
     assert rows["losses"]["resumed_tensors_that_differ"][0] == 0
     assert all(rows[name]["times_plain"] > 0 for name in ("small", "amazon-base", "base-512"))
@@ -89,9 +76,7 @@ def test_every_row_of_a_gpu_is_measured_at_toy_size_without_one(tmp_path):
 
 
 def test_wrong_labels_are_judged(dump, tmp_path):
-    corpus = tmp_path / "corpus"
-    run("-m", "amazon_electra.beam_jobs.corpus_job", "--input", dump, "--output", corpus)
-    words = ["--corpus", corpus, "--work", tmp_path, "--output", tmp_path / "labels.json"]
+    words = ["--reviews", dump, "--work", tmp_path, "--output", tmp_path / "labels.json"]
     words += ["--arms", "tfidf", "--counts", 60, "--samples", 1, "--flipped", 0.2]
     row = json.loads(run(BENCHES / "labels.py", *words).splitlines()[-1])
     assert row["labels"] == 60

@@ -12,7 +12,7 @@ pytestmark = NEEDED
 
 def test_it_prints_its_figures_as_json(tmp_path):
     write_sample(tmp_path / "dump.json.gz", 400, 0)
-    command = [sys.executable, str(ROOT / "tests" / "bench" / "flink_cluster.py"), "--json"]
+    command = [sys.executable, str(ROOT / "tests" / "bench" / "flink_cluster.py")]
     command += ["--dump", str(tmp_path / "*.gz"), "--cold"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -24,7 +24,7 @@ from amazon_electra.flows.stages.cells import (
     list_cells,
     order_chains,
 )
-from amazon_electra.flows.stages.finetuning import Cell
+from amazon_electra.flows.stages.finetuning import Finetuned
 from amazon_electra.flows.stages.model import (
     build_model_stages,
     build_unlabelled_stages,
@@ -55,23 +55,24 @@ def graph(run: RunPlan) -> Groups:
     encoder = trained[0] if trained else origin or corpus
 
     known = p, decided.arms, data.length, counts, corpus, encoder, origin, run.classes
-    cells, curve = list(list_cells(*known)), list(list_cells(*known, is_curve=True))
+    every = list(list_cells(*known))
+    cells, curve = ([c for c in every if ("labels" in c.labels) is one] for one in (False, True))
     # What needs no new encoder is made beside its training, the rest after it; an accelerator
     # trains alone, after the first answers.
     is_shared = not has_accelerator(p.pretraining.device)
 
-    def is_late(cell: Cell) -> bool:
-        is_slow = not (is_shared or find_arm(cell.finetuned.config.arm).is_cheap)
-        return is_slow or cell.finetuned.is_made_of([one.fingerprint for one in trained])
+    def is_late(cell: Finetuned) -> bool:
+        is_slow = not (is_shared or find_arm(cell.config.arm).is_cheap)
+        return is_slow or cell.is_made_of([one.fingerprint for one in trained])
 
-    ready, late = ([c for c in (*cells, *curve) if is_late(c) is one] for one in (False, True))
-    steps: list[tuple[list[Stage], list[Cell]]] = [(trained, ready), ([], late)]
+    ready, late = ([c for c in every if is_late(c) is one] for one in (False, True))
+    steps: list[tuple[list[Stage], list[Finetuned]]] = [(trained, ready), ([], late)]
     if not is_shared:
         steps = [([], ready), (trained, []), ([], late)]
     made, failed = [*data.made, *trained], Failed()
     try:
         for trainings, own in steps:
-            chains = order_chains([c for c in own if not find_failure(c, failed)], counts.labels)
+            chains = order_chains([c for c in own if not find_failure(c, failed)], counts)
             group = Group([*([one] for one in trainings), *chains], at_once, may_fail=True)
             failed |= (yield group) or {}
     except KeyboardInterrupt:  # the best so far becomes the model
@@ -81,10 +82,10 @@ def graph(run: RunPlan) -> Groups:
         made = [stage for stage in made if store.manifest(stage)]
         run.note(
             "stopped: the model and the report are made of what is complete, "
-            f"{'; '.join(dict.fromkeys(cell.arm for cell in cells))}; continue with: "
+            f"{'; '.join(report.group_by_arm(cells))}; continue with: "
             f"{report.format_command(p)}"
         )
-    causes = {cell.finetuned.title: find_failure(cell, failed) for cell in cells}
+    causes = {cell.title: find_failure(cell, failed) for cell in cells}
     cells, curve = ([c for c in own if not find_failure(c, failed)] for own in (cells, curve))
     if not (cells or run.unlabelled):
         raise next(iter(failed.values()))

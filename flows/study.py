@@ -14,7 +14,7 @@ from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
 from amazon_electra.flows.stages.corpus import build_corpus_stage
-from amazon_electra.flows.stages.dump import build_dump_stage, list_files
+from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.origin import build_start_stage, list_place_files
 from amazon_electra.flows.stages.pretraining import build_pretraining_stage, has_accelerator
 from amazon_electra.flows.stages.shards import build_general_shards_stage, build_shards_stages
@@ -74,9 +74,8 @@ def make_sources(
     if wanted & {"shards", "encoder"}:
         yield "shards", shards
     if "general_shards" in wanted:
-        texts = [f for given in form.study.general_text for f in list_files(given, store)]
-        kept_out = [f for given in withheld for f in list_files(given, store)]
-        yield "general_shards", build_general_shards_stage(shards, texts, kept_out, store)
+        texts = form.study.general_text
+        yield "general_shards", build_general_shards_stage(shards, texts, withheld, store)
     if "encoder" in wanted:
         yield "encoder", build_pretraining_stage(form, shards, origin=origin, dev=dev_shards)
 

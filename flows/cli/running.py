@@ -112,7 +112,7 @@ def score_with_folder(form: Scoring, model: str) -> dict[str, Any]:
 
     store, paths = Store(form.store), list[str]()
     for given in form.dump.paths:
-        paths += [given] if is_remote(given) else map(str, list_files(given, store))
+        paths += list_files(given, store)
     options = Engine(workers=form.model.workers).list_options()
     config = scoring.build_config((), form)
     made = scoring_job.score(config, model, paths, form.output, beam_options=options)

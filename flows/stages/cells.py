@@ -1,12 +1,17 @@
 """The cells of a run: arms × tasks × seeds, each one fine-tuning and its evaluation on test."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from amazon_electra.flows.configuration.form import Arm, Parameters
 from amazon_electra.flows.policy import MIN_FINETUNED, Counts, is_automatic
-from amazon_electra.flows.stages.finetuning import Cell, Start, build_finetuning
+from amazon_electra.flows.stages.finetuning import (
+    Finetuned,
+    Start,
+    build_finetuning,
+    list_parts,
+)
 from amazon_electra.flows.stages.origin import get_name
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -64,43 +69,34 @@ def list_cells(
     encoder: Stage,
     origin: Stage | None = None,
     classes: Sequence[ClassesInWords] = (),
-    is_curve: bool = False,
-) -> Iterator[Cell]:
+) -> Iterator[Finetuned]:
     """Yield the cells of a run in the order of the report; `origin` is the published encoder that
     it began with, if any, `length` what networks read of a text. `classes` are said in words. An
     automatic run fine-tunes no network on a task with fewer than MIN_FINETUNED labels.
 
-    `is_curve`: those of the label curve instead, the arms that cost seconds, of few labels those
-    without an encoder alone, trained with fewer labels than there are and evaluated on CURVE_TESTS
-    test examples at most.
+    Those of the label curve, with the label `labels`, follow: arms that cost seconds, of few labels
+    those without an encoder alone, evaluated on CURVE_TESTS test examples at most.
     """
-    arms, said = name_arms(chosen, encoder, origin), {one.task: one.phrases for one in classes}
-    settings = choose_settings(p, counts, length)
+    fits, said = name_arms(chosen, encoder, origin), {one.task: one.phrases for one in classes}
+    settings, device = choose_settings(p, counts, length), p.pretraining.finetuning_device
+    cheap = [(name, start) for name, start in fits if find_arm(start.arm).is_cheap]
+    words = [(name, start) for name, start in cheap if not start.encoder]
     for task, labelled in counts.labels.items():
-        points, own = [0], arms
-        if is_curve or (is_automatic(p) and labelled < MIN_FINETUNED):
-            own = [(name, start) for name, start in arms if find_arm(start.arm).is_cheap]
-        if is_curve:
-            points = [n for n in CURVE if labelled > 2 * n and p.recipe != "sample"]
-            if len(points) < len(CURVE):
-                own = [(name, start) for name, start in own if not start.encoder]
-                points = points if len(points) >= MIN_CURVE else []
-        for labels, seed, (name, start) in itertools.product(points, p.finetuning.seeds, own):
+        own = cheap if is_automatic(p) and labelled < MIN_FINETUNED else fits
+        points = [n for n in CURVE if labelled > 2 * n and p.recipe != "sample"]
+        curve = cheap if len(points) == len(CURVE) else words if len(points) >= MIN_CURVE else []
+        each = [(0, own), *((n, curve) for n in points)]
+        for (labels, arms), seed in itertools.product(each, p.finetuning.seeds):
             fewer = {"n_train": str(labels), "n_test": str(CURVE_TESTS)} if labels else {}
-            recipe: Any = p.recipe
-            asked = FinetuneConfig(
-                task=task,
-                seed=seed,
-                recipe=recipe,
-                settings={**settings, **fewer},
-                phrases=said.get(task),
-            )
-            about = {"arm": name, "task": task, "seed": str(seed)}
-            about |= {"labels": str(labels)} if labels else {}
-            title = f"{name} · {task} · seed {seed}{f' · {labels} labels' if labels else ''}"
-            device = p.pretraining.finetuning_device
-            finetuned = build_finetuning(asked, corpus, start, device, title=title, labels=about)
-            yield Cell(name, task, finetuned, labels)
+            given: Any = {
+                "recipe": p.recipe,
+                "settings": settings | fewer,
+                "phrases": said.get(task),
+            }
+            asked = FinetuneConfig(task=task, seed=seed, **given)
+            more = {"labels": str(labels)} if labels else {}
+            for name, start in arms:
+                yield build_finetuning(name, asked, corpus, start, device, **more)
 
 
 def choose_settings(p: Parameters, counts: Counts, length: int | None) -> dict[str, str]:
@@ -120,30 +116,35 @@ def choose_settings(p: Parameters, counts: Counts, length: int | None) -> dict[s
     return settings
 
 
-def keep_complete(cells: Iterable[Cell], store: Store) -> list[Cell]:
+def keep_complete(cells: Iterable[Finetuned], store: Store) -> list[Finetuned]:
     """Return the cells that are evaluated, of the tasks and seeds that the first of them has."""
-    complete = [cell for cell in cells if all(store.manifest(one) for one in cell.chain)]
-    shared = {(cell.task, cell.seed) for cell in complete if cell.arm == complete[0].arm}
-    return [cell for cell in complete if (cell.task, cell.seed) in shared]
+    complete = [c for c in cells if store.manifest(c) and store.manifest(c.evaluation)]
+    places = [(cell.labels["task"], cell.config.seed) for cell in complete]
+    shared = {
+        place
+        for cell, place in zip(complete, places, strict=True)
+        if cell.labels["arm"] == complete[0].labels["arm"]
+    }
+    return [cell for cell, place in zip(complete, places, strict=True) if place in shared]
 
 
-def find_failure(cell: Cell, failed: Failed) -> Exception | None:
+def find_failure(cell: Finetuned, failed: Failed) -> Exception | None:
     """Return why a cell cannot be made, where it, or what it is made of, is among what failed."""
-    sources = [*cell.finetuned.inputs.values(), cell.finetuned]
+    sources = [*cell.inputs.values(), cell]
     return next((failed[one.path] for one in sources if one.path in failed), None)
 
 
-def order_chains(cells: Iterable[Cell], labels: Mapping[str, int]) -> list[tuple[Stage, ...]]:
+def order_chains(cells: Iterable[Finetuned], counts: Counts) -> list[tuple[Stage, ...]]:
     """Return the stages of the cells, the cheapest first, equal ones once.
 
     The first cell that reads an encoder computes states for others: the label curve of what needs
-    no states stands between. The longest training (`labels` of its task) comes before shorter ones.
+    no states stands between. The longest training, of the most labels, comes before shorter ones.
     """
-    words, readers, others = list[Cell](), list[Cell](), list[Cell]()
-    for cell in sorted(cells, key=lambda one: bool(one.labels)):
-        arm = find_arm(cell.finetuned.config.arm)
+    words, readers, others = list[Finetuned](), list[Finetuned](), list[Finetuned]()
+    for cell in sorted(cells, key=lambda one: "labels" in one.labels):
+        arm = find_arm(cell.config.arm)
         (others if not arm.is_cheap else readers if arm.reads_encoder else words).append(cell)
-    others.sort(key=lambda cell: (bool(cell.parts), -labels.get(cell.task, 0)))
-    n, m = (sum(not cell.labels for cell in own) for own in (words, readers))
+    others.sort(key=lambda cell: (bool(list_parts(cell)), -counts.labels[cell.config.task]))
+    n, m = (sum("labels" not in cell.labels for cell in own) for own in (words, readers))
     order = [*words[:n], *readers[:1], *words[n:], *readers[1:m], *others, *readers[m:]]
-    return list({cell.finetuned.fingerprint: cell.chain for cell in order}.values())
+    return list({cell.fingerprint: (cell, cell.evaluation) for cell in order}.values())

@@ -5,7 +5,7 @@ from typing import Any
 
 from amazon_electra.beam_jobs.config import CORPUS_VERSION, CorpusConfig
 from amazon_electra.flows.configuration.form import Parameters
-from amazon_electra.flows.stages.dump import hash_files, list_files, locate_dump, locate_files
+from amazon_electra.flows.stages.dump import hash_files, locate_dump, locate_files
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 
@@ -24,7 +24,7 @@ class Corpus(Stage):
 
         return make_corpus(
             self.config,
-            locate_dump(self.inputs["dump"], store, self.on_engine),
+            locate_dump(self.inputs["dump"], store),
             store.open_output(self),
             withhold=locate_files(self.files.get("withhold", ()), store, WITHHOLD),
             beam_options=self.resources.engine.list_options(),
@@ -34,7 +34,7 @@ class Corpus(Stage):
 def build_corpus_stage(p: Parameters, dump: Stage, store: Store) -> Corpus:
     """Return the corpus that the form asks for."""
     chosen, reading = p.corpus, p.dump
-    withheld = [path for given in chosen.withhold for path in list_files(given, store, WITHHOLD)]
+    withheld = hash_files(chosen.withhold, store, WITHHOLD)
     config = CorpusConfig(
         **reading.pick(CorpusConfig)
         | chosen.pick(CorpusConfig)
@@ -47,6 +47,6 @@ def build_corpus_stage(p: Parameters, dump: Stage, store: Store) -> Corpus:
     return Corpus(
         config,
         {"dump": dump},
-        files={"withhold": hash_files(withheld, store)} if withheld else {},
+        files={"withhold": withheld} if withheld else {},
         resources=Resources(engine=p.engine),
     )

@@ -26,6 +26,8 @@ from amazon_electra.model.pretraining.objectives import find_objective
 
 PART = "part "
 """Before the arm of an input that another arm combines."""
+TESTED = " · test"
+"""Follows the title of a fine-tuning in that of its evaluation."""
 CACHE = "fine-tuning-cache"
 """Folder of the store where fine-tunings keep what others can use; no stage depends on it."""
 
@@ -74,7 +76,7 @@ class Finetuned(Stage):
     def evaluation(self) -> Evaluation:
         """The evaluation on test."""
         inputs = {"data": self.inputs["data"], "model": self}
-        return Evaluation(TaskConfig(task=self.config.task), inputs, title=f"{self.title} · test")
+        return Evaluation(TaskConfig(task=self.config.task), inputs, title=f"{self.title}{TESTED}")
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -107,7 +109,7 @@ class Finetuned(Stage):
             found = read_json(store.fetch(search, "best.json") / "best.json")["settings"]
             best = {name: format_value(value) for name, value in found.items()}
             config = config.replace(settings={**config.settings, **best})
-        parts = [store.fetch(one) for name, one in self.inputs.items() if name.startswith(PART)]
+        parts = [store.fetch(one) for one in list_parts(self)]
         sources, evaluation = self.locate_sources(store, folder), store.folder(self.evaluation)
         return finetune(config, evaluation=evaluation, parts=parts, **sources).content
 
@@ -179,15 +181,23 @@ class Start:
 
 
 def build_finetuning(
-    asked: FinetuneConfig, data: Stage, start: Start, device: str = "auto", **about: Any
+    arm: str,
+    asked: FinetuneConfig,
+    data: Stage,
+    start: Start,
+    device: str = "auto",
+    *,
+    task: str = "",
+    **more: str,
 ) -> Finetuned:
-    """Return the fine-tuning of what is asked from a start, which says its arm; `about` are its
-    title and labels. A random encoder depends on the vocabulary of the encoder whose architecture
-    it shares, not on its weights.
+    """Return a cell: the fine-tuning of what is asked from a start, which says its method. Reports
+    and MLflow know it by the names of its arm and task, its seed, and `more` of what it is a point
+    of. A random encoder depends on the vocabulary of the encoder whose architecture it shares, not
+    on its weights.
     """
     inputs, reads = {"data": data}, dict[str, Stage]()
     for part in start.parts:
-        inputs[f"{PART}{part.arm}"] = build_finetuning(asked, data, part, device)
+        inputs[f"{PART}{part.arm}"] = build_finetuning(part.arm, asked, data, part, device)
     encoder = start.encoder if find_arm(start.arm).reads_encoder else None
     if encoder and not start.is_random:
         inputs["encoder"] = encoder
@@ -198,40 +208,20 @@ def build_finetuning(
             reads["shape"] = encoder
         if origin or not shards:
             inputs["architecture"] = origin or encoder
+    about = {"seed": str(asked.seed), **more}
+    named = {"arm": arm, "task": task or asked.task}
     return Finetuned(
         asked.replace(arm=start.arm, start="random" if start.is_random else "trained"),
         inputs,
         reads=reads,
         resources=Resources(device=device),
-        **about,
+        title=" · ".join(
+            [*named.values(), *(f"{n.replace('_', ' ')} {v}" for n, v in about.items())]
+        ),
+        labels=named | about,
     )
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One fine-tuning of an arm and its evaluation."""
-
-    arm: str
-    task: str
-    finetuned: Finetuned
-    labels: int = 0
-    """Labels it is trained with, a point of the label curve; 0: all."""
-    pretraining_seed: int | None = None
-    """Of a study that pre-trains what the arm starts from."""
-
-    @property
-    def evaluated(self) -> Evaluation:
-        return self.finetuned.evaluation
-
-    @property
-    def seed(self) -> int:
-        return int(self.finetuned.config.seed)
-
-    @property
-    def chain(self) -> tuple[Stage, ...]:
-        return self.finetuned, self.evaluated
-
-    @property
-    def parts(self) -> list[Stage]:
-        """The fine-tunings of other cells that its own is made of."""
-        return [stage for name, stage in self.finetuned.inputs.items() if name.startswith(PART)]
+def list_parts(cell: Finetuned) -> list[Stage]:
+    """Return the fine-tunings of other cells that a cell is made of."""
+    return [stage for name, stage in cell.inputs.items() if name.startswith(PART)]

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.flows.stages.cells import Cell
-from amazon_electra.flows.stages.finetuning import CACHE, TaskConfig
+from amazon_electra.flows.stages.finetuning import CACHE, TESTED, Finetuned, TaskConfig
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.finetuning.classes import ClassesInWords
@@ -17,19 +16,12 @@ MAX_COMPARED = 10_000
 """Test reviews that a model and the champion both predict."""
 
 
-class ModelCell(Settings):
-    """A candidate: its arm, and the inputs that are its folder and its evaluation."""
-
-    arm: str
-    finetuned: str
-    evaluated: str
-
-
 class ModelConfig(Settings):
     """What a model folder is chosen from."""
 
     task: str
-    cells: tuple[ModelCell, ...]
+    arms: dict[str, str]
+    """Input → its arm; beside each fine-tuning there is its evaluation."""
     target_accuracy: float | None = None
 
 
@@ -44,9 +36,9 @@ class Model(Stage):
         from amazon_electra.model.export import ExportCell, export
 
         made = {name: store.fetch(stage) for name, stage in self.inputs.items() if name != "data"}
-        cells = [ExportCell(c.arm, made[c.finetuned], made[c.evaluated]) for c in self.config.cells]
+        arms = self.config.arms.items()
         return export(
-            cells,
+            [ExportCell(arm, made[name], made[f"{name}{TESTED}"]) for name, arm in arms],
             self.config.task,
             Path(self.inputs["data"].locate(store)),
             folder,
@@ -73,21 +65,16 @@ class Unlabelled(Stage):
 
 
 def build_model_stages(
-    cells: Sequence[Cell], corpus: Stage, target_accuracy: float | None = None
+    cells: Sequence[Finetuned], corpus: Stage, target_accuracy: float | None = None
 ) -> list[Model]:
     """Return the stage of the model folder of each task of these cells."""
     stages = []
-    for task in dict.fromkeys(cell.task for cell in cells):
-        own = [cell for cell in cells if cell.task == task]
-        inputs: dict[str, Stage] = {"data": corpus}
-        for cell in own:
-            inputs |= {cell.finetuned.title: cell.finetuned, cell.evaluated.title: cell.evaluated}
-        listed = tuple(
-            ModelCell(arm=c.arm, finetuned=c.finetuned.title, evaluated=c.evaluated.title)
-            for c in own
-        )
-        config = ModelConfig(task=task, cells=listed, target_accuracy=target_accuracy)
-        stages.append(Model(config, inputs, title=f"model · {task}"))
+    for task in dict.fromkeys(cell.config.task for cell in cells):
+        own = [cell for cell in cells if cell.config.task == task]
+        arms = {cell.title: cell.labels["arm"] for cell in own}
+        found = {stage.title: stage for cell in own for stage in (cell, cell.evaluation)}
+        config = ModelConfig(task=task, arms=arms, target_accuracy=target_accuracy)
+        stages.append(Model(config, {"data": corpus, **found}, title=f"model · {task}"))
     return stages
 
 

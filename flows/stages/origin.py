@@ -6,13 +6,12 @@ version.
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, refuse
 from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.core.settings import Settings
@@ -26,7 +25,6 @@ from amazon_electra.model.encoders.places import (
     FORMS,
     find_in_package,
     find_kind,
-    is_download_error,
     name_place,
     parse_place,
 )
@@ -90,8 +88,7 @@ def build_start_stage(chosen: Pretraining, store: Store, dump: Stage | None = No
     """Return the encoder that a run on this dump starts from; None where it starts from nothing."""
     place = chosen.start_from
     if place == LAST:
-        origin = build_origin_stage(find_last_encoder(dump, store), store)
-        return replace(origin, title=f"{TITLE}{name_origin(LAST)}")
+        return build_origin_stage(find_last_encoder(dump, store), store, name=NAMES[LAST])
     return build_origin_stage(place, store, chosen.start_generator_from) if place else None
 
 
@@ -110,16 +107,6 @@ def find_last_encoder(dump: Stage | None, store: Store) -> str:
             if (folder / name / CONFIG).is_file():
                 return str(folder / name)
     raise UserError(f"no run of another dump in {store.address}", START, LAST)
-
-
-def name_origin(place: str) -> str:
-    """Return what reports call the encoder of a place: the last part of its name."""
-    if place in NAMES:
-        return NAMES[place]
-    kind = find_kind(place)
-    if kind in (None, "folder"):
-        return Path(place).expanduser().resolve().name
-    return parse_place(kind, place)["name"].rpartition("/")[2]
 
 
 class OriginConfig(Settings):
@@ -144,15 +131,20 @@ class Origin(Stage):
         return load_origin(self.result["place"], folder / self.inner, generator)
 
 
-def build_origin_stage(place: str, store: Store, generator: str | None = None) -> Origin:
-    """Return the stage that loads a published encoder, of an ELECTRA with its generator."""
+def build_origin_stage(
+    place: str, store: Store, generator: str | None = None, name: str = ""
+) -> Origin:
+    """Return the stage that loads a published encoder, of an ELECTRA with its generator; reports
+    call it `name`, or by the last part of the place's name.
+    """
     source, result = _pin_place(place, store, START)
+    name = name or NAMES.get(place) or result["name"]
     of_generator = dict[str, str]()
     if generator:
         of_generator, its = _pin_place(generator, store, "pretraining.start_generator_from")
         result["generator"] = its["place"]
     config = OriginConfig(source=source, generator=of_generator)
-    return Origin(config, result=result, title=f"{TITLE}{name_origin(place)}")
+    return Origin(config, result=result, title=f"{TITLE}{name}")
 
 
 def _pin_place(place: str, store: Store, field: str) -> tuple[dict[str, str], dict[str, Any]]:
@@ -164,23 +156,24 @@ def _pin_place(place: str, store: Store, field: str) -> tuple[dict[str, str], di
         raise UserError(f"not a published encoder: write {FORMS}", field, place)
     with name_place(field, place):
         if kind == "folder":
-            known = _describe_folder(Path(place).expanduser().resolve())
-            external = build_external_stage(known["folder"], store)
-            return {"content": external.config.content}, {"place": known["folder"], **known}
+            path = Path(place).expanduser().resolve()
+            known = describe_folder(path)
+            content = build_external_stage(str(path), store).config.content
+            return {"content": content}, {"place": str(path), "name": path.name, **known}
         parts = parse_place(kind, place)
         name, revision = parts["name"], parts.get("revision") or "main"
+        last = name.rpartition("/")[2]
         if kind == "package":
             found = find_in_package(name)
             source = {"package": found.name, "version": found.version or ""}
-            return source, {"place": place, **_describe_folder(found.folder)}
-        commit = revision if COMMIT.fullmatch(revision) else _find_commit(name, revision)
-        return {"name": name, "revision": commit}, {"place": f"{name}@{commit}"}
+            return source, {"place": place, "name": last, **describe_folder(found.folder)}
+        commit = revision if COMMIT.fullmatch(revision) else find_commit(name, revision)
+        return {"name": name, "revision": commit}, {"place": f"{name}@{commit}", "name": last}
 
 
-def _describe_folder(folder: Path) -> dict[str, Any]:
+def describe_folder(folder: Path) -> dict[str, Any]:
     """Return what is known of an encoder in a folder before it is loaded."""
-    positions = count_positions(read_config(folder))
-    return {"folder": str(folder), "max_positions": positions, **read_card(folder)}
+    return {"max_positions": count_positions(read_config(folder)), **read_card(folder)}
 
 
 def get_name(origin: Stage) -> str:
@@ -205,20 +198,14 @@ def warn_of_languages(store: Store, origin: Stage, corpus: Stage, texts: Sequenc
     return known.warn_of_languages(describe_origin(store, origin), counts)
 
 
-def _find_commit(name: str, revision: str) -> str:
+def find_commit(name: str, revision: str) -> str:
     """Return the commit that a revision stands for: in this machine's cache, or else on the hub."""
-    from huggingface_hub import HfApi, constants, try_to_load_from_cache
+    from huggingface_hub import HfApi, try_to_load_from_cache
 
-    try:
+    way = f"where there is a network, hf download {name} --local-dir DIR"
+    why = f"no folder, not in this machine's cache, and the hub does not name it ({{}}); {way}"
+    with refuse(Exception, message=why):
         cached = try_to_load_from_cache(name, CONFIG, revision=revision)
         if isinstance(cached, str):
             return Path(cached).parent.name
         return str(HfApi().model_info(name, revision=revision, timeout=HUB_SECONDS).sha)
-    except Exception as error:
-        if not is_download_error(error) and not isinstance(error, OSError | ValueError):
-            raise
-        why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(
-            f"no folder, not in this machine's cache ({constants.HF_HUB_CACHE}), and the hub does "
-            f"not name it ({why}); where there is a network, hf download {name} --local-dir DIR"
-        ) from None

@@ -10,7 +10,7 @@ from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import list_changes, write_options
-from amazon_electra.flows.stages.finetuning import Cell
+from amazon_electra.flows.stages.finetuning import Finetuned
 from amazon_electra.flows.stages.origin import describe_origin, get_name, list_place_files
 from amazon_electra.flows.stages.pretraining import ADAPTATIONS
 from amazon_electra.flows.store.stage import Stage
@@ -70,9 +70,9 @@ def build_report_stage(
     dump: Stage,
     made: Sequence[Stage],
     encoder: Stage,
-    cells: Sequence[Cell],
+    cells: Sequence[Finetuned],
     *,
-    curve: Sequence[Cell] = (),
+    curve: Sequence[Finetuned] = (),
     models: Sequence[Stage] = (),
     failures: Sequence[str] = (),
     reading: str = "",
@@ -84,7 +84,7 @@ def build_report_stage(
     title, origin = f"{dump.result['name']} with recipe {p.recipe}", find_stage(made, "origin")
     if origin:
         title += f" from {get_name(origin)}"
-    inputs: dict[str, Stage] = {c.finetuned.title: c.evaluated for c in (*cells, *curve)}
+    inputs: dict[str, Stage] = {c.title: c.evaluation for c in (*cells, *curve)}
     inputs |= {"encoder": encoder, **{model.title: model for model in models}}
 
     def describe(store: Store) -> ReportInput:
@@ -92,7 +92,7 @@ def build_report_stage(
         folders = [store.fetch(model, *files) for model in models]
         if origin and folders:  # the question is what the model is worth
             best = read_json(folders[0] / "results.json")["arm"]
-            shown.sort(key=lambda cell: cell.arm != best)
+            shown.sort(key=lambda cell: cell.labels["arm"] != best)
         arms = group_by_arm(shown)
         names = list(arms)
         if origin:  # those that differ in the encoder alone, adapted and as published
@@ -135,11 +135,12 @@ def describe_sources(
     }
 
 
-def group_by_arm(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+def group_by_arm(cells: Sequence[Finetuned]) -> dict[str, list[Finetuned]]:
     """Return the cells of each arm, in their order."""
-    return {
-        name: [c for c in cells if c.arm == name] for name in dict.fromkeys(c.arm for c in cells)
-    }
+    found: dict[str, list[Finetuned]] = {}
+    for cell in cells:
+        found.setdefault(cell.labels["arm"], []).append(cell)
+    return found
 
 
 def find_stage(made: Sequence[Stage], name: str) -> Stage | None:
@@ -147,21 +148,17 @@ def find_stage(made: Sequence[Stage], name: str) -> Stage | None:
     return next((stage for stage in made if stage.name == name), None)
 
 
-def describe_cell(store: Store, cell: Cell) -> CellFacts:
+def describe_cell(store: Store, cell: Finetuned) -> CellFacts:
     """Return what the report reads of a cell; its CPU seconds are those of its training and of all
     that it was made of, but the data and the published encoder, 0 where a stage does not say.
     """
-    made = store.manifest(cell.finetuned)
+    made, known = store.manifest(cell), dict[str, Any](cell.labels)
     lineage = store.trace_lineage(made) if made else []
     costs = [one.get("cpu_seconds", 0.0) for _, one in lineage if one["stage"] not in GIVEN]
     return CellFacts(
-        arm=cell.arm,
-        task=cell.task,
-        seed=cell.seed,
-        labels=cell.labels,
-        pretraining_seed=cell.pretraining_seed,
-        evaluation=store.fetch(cell.evaluated),
-        finetuned=store.fetch(cell.finetuned, "result.json"),
+        **known,
+        evaluation=store.fetch(cell.evaluation),
+        finetuned=store.fetch(cell, "result.json"),
         cpu_seconds=round(sum(costs), 1) if all(costs) else 0.0,
     )
 
@@ -181,18 +178,18 @@ def list_options(asked: Parameters, reads_dump: bool = True) -> list[str]:
     return [*dump, *general, *write_options(changes)]
 
 
-def describe_arm(store: Store, cells: Sequence[Cell]) -> ArmFacts:
+def describe_arm(store: Store, cells: Sequence[Finetuned]) -> ArmFacts:
     """Return what the encoder of an arm with these cells has seen, as far as the store shows it,
     and what its pre-training cost.
     """
-    name, encoder = cells[0].arm, cells[0].finetuned.inputs.get("encoder")
+    name, encoder = cells[0].labels["arm"], cells[0].inputs.get("encoder")
     made = store.manifest(encoder) if encoder else None
     lineage = store.trace_lineage(made) if made else []
     origins = [one["fingerprint"] for _, one in lineage if one["stage"] == "origin"]
     origin = origins[0] if origins else ""
     if not made or made["stage"] not in ADAPTATIONS:
         return ArmFacts(name=name, origin=origin, data_known=encoder is None)
-    data = {cell.task: cell.finetuned.inputs["data"] for cell in cells}
+    data = {cell.labels["task"]: cell.inputs["data"] for cell in cells}
     held_out = [task for task, one in data.items() if is_held_out(store, made, one)]
     cost = {one: made["result"].get(one) for one in ("tokens", "matrix_flops", "seconds")}
     return ArmFacts(name=name, origin=origin, data_known=True, held_out=held_out, **cost)

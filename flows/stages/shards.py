@@ -88,36 +88,25 @@ def build_shards_stages(
 ) -> tuple[Stage, PackedShards, DevShards]:
     """Return the vocabulary, the shards of the pretrain split, and those of dev reviews."""
     length = choose_sequence_length(p.shards, p.recipe, origin, store)
-    vocabulary = build_vocabulary_stage(p.vocabulary, p.recipe, corpus, origin)
-    inputs = {"corpus": corpus, "vocabulary": vocabulary}
-    engine = Resources(engine=p.engine)
-    shards = PackedShards(ShardsConfig(max_length=length), inputs, resources=engine)
+    size = p.vocabulary.size or RECIPES[p.recipe].vocabulary_size
+    words = VocabularyConfig(size=size, lower_case=p.vocabulary.lower_case)
+    vocabulary = origin or Vocabulary(words, {"corpus": corpus})
+    inputs, on_engine = {"corpus": corpus, "vocabulary": vocabulary}, Resources(engine=p.engine)
+    shards = PackedShards(ShardsConfig(max_length=length), inputs, resources=on_engine)
     config = ShardsConfig(max_length=length, split="dev", sample_reviews=DEV_REVIEWS)
-    dev = DevShards(
-        config, inputs, resources=Resources(engine=Engine(workers=1)), title="dev shards"
-    )
-    return vocabulary, shards, dev
-
-
-def build_vocabulary_stage(
-    chosen: form.Vocabulary, recipe: str, corpus: Stage, origin: Stage | None = None
-) -> Stage:
-    """Return the vocabulary of the form, or `origin`, where training starts from it."""
-    if origin:
-        return origin
-    size = chosen.size or RECIPES[recipe].vocabulary_size
-    config = VocabularyConfig(size=size, lower_case=chosen.lower_case)
-    return Vocabulary(config, {"corpus": corpus})
+    alone = Resources(engine=Engine(workers=1))
+    return vocabulary, shards, DevShards(config, inputs, resources=alone, title="dev shards")
 
 
 def build_general_shards_stage(
-    shards: PackedShards, texts: Sequence[Path], withheld: Sequence[Path], store: Store
+    shards: PackedShards, texts: Sequence[str], withheld: Sequence[str], store: Store
 ) -> PackedShards:
     """Return shards of other text, for a study's control arm, with the reviews' vocabulary,
     sentences and length; without the texts of `withheld` files and the corpus's dev and test
     reviews.
     """
-    files = {"general_text": hash_files(texts, store), "withhold": hash_files(withheld, store)}
+    general = hash_files(texts, store, "study.general_text")
+    files = {"general_text": general, "withhold": hash_files(withheld, store, WITHHOLD)}
     return replace(shards, files=files, title="general-text shards")
 
 

@@ -12,12 +12,11 @@ from amazon_electra.beam_jobs.core.settings import (
     Settings,
     build_settings,
     parse_field,
-    replace_settings,
 )
 from amazon_electra.flows.configuration.form import SHAPE, Seeds, StudyChanges, StudyForm
 from amazon_electra.flows.configuration.form_tools import list_changes
 from amazon_electra.model.arms import find_arm
-from amazon_electra.model.config import ContrastiveConfig, FinetuningSettings, RecipeName
+from amazon_electra.model.config import FinetuningSettings, RecipeName
 from amazon_electra.model.encoders.places import FORMS, find_kind, name_place
 from amazon_electra.model.finetuning import search
 from amazon_electra.model.finetuning.config import FinetuneConfig, split_arm
@@ -68,23 +67,20 @@ class Pretraining(Settings, use_attribute_docstrings=True):
 
     shards: Place = ""
     """Folder of the shards; empty: this arm is not pre-trained here"""
-    corpus: Place = ""
-    """In the place of shards the folder of a corpus, or ${corpus}: the encoder is adapted to its
-    titles and bodies by contrast"""
     recipe: RecipeName = "sample"
     """Size of the encoder"""
     start_from: Annotated[str, AfterValidator(check_encoder)] = ""
     """Published encoder whose weights and shape to start from: a folder, a name on the hub,
     package:MODULE, or ${origin}"""
     set: dict[str, Any] = Field(default={})
-    """Any field of PretrainingConfig or Architecture; with `corpus` any of ContrastiveConfig"""
+    """Any field of PretrainingConfig or Architecture"""
     same_flops_as: str = ""
     """Name of the arm whose pre-training FLOPs this one gets; the steps follow from them"""
     same_tokens_as: str = ""
     """Name of the arm whose number of tokens this one sees, although its shards may be less full"""
 
     def __bool__(self) -> bool:
-        return bool(self.shards or self.corpus)
+        return bool(self.shards)
 
     @property
     def settings(self) -> dict[str, str]:
@@ -98,12 +94,6 @@ class Pretraining(Settings, use_attribute_docstrings=True):
         if place := self.start_from:
             for name in SHAPE:
                 require(name not in self.set, f"the shape is that of {place}", f"set.{name}")
-        if self.corpus:
-            require(self.start_from, "is missing: titles adapt a published encoder", "start_from")
-            for name in ("shards", *BUDGETS):
-                require(not getattr(self, name), "has no effect with `corpus`", name)
-            replace_settings([ContrastiveConfig()], self.settings, "set")
-            return self
         require(not (self.same_flops_as and self.same_tokens_as), "give one budget", BUDGETS[0])
         apply_settings(RECIPES[self.recipe], self.settings)
         if not self.start_from:

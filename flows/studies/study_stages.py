@@ -9,10 +9,8 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from amazon_electra.beam_jobs.core.settings import replace_settings
 from amazon_electra.flows.configuration.form import StudyForm
 from amazon_electra.flows.stages.finetuning import (
-    Cell,
     Finetuned,
     Search,
     SearchConfig,
@@ -21,7 +19,6 @@ from amazon_electra.flows.stages.finetuning import (
 )
 from amazon_electra.flows.stages.origin import build_external_stage, build_origin_stage
 from amazon_electra.flows.stages.pretraining import (
-    ContrastiveAdaptation,
     TrainingConfig,
     build_training,
 )
@@ -37,7 +34,6 @@ from amazon_electra.flows.stages.report import (
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import BUDGETS, Arm, Study, StudyTask, is_made_later
-from amazon_electra.model.config import ContrastiveConfig
 from amazon_electra.model.encoders.places import find_kind
 from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.report.inputs import ReportInput
@@ -78,10 +74,6 @@ class StudyStages:
         origin = self.find_source(own.start_from, loads=True) if own.start_from else None
         several = f" · seed {seed}" if len(self.study.pretraining_seeds) > 1 else ""
         title = f"pre-training {arm.name}{several}"
-        if own.corpus and origin:
-            [config] = replace_settings([ContrastiveConfig(seed=seed)], settings, arm.name)
-            inputs = {"corpus": self.find_source(own.corpus), "origin": origin}
-            return ContrastiveAdaptation(config, inputs, resources=self.resources, title=title)
         same = dict[str, Any]()
         for name in (name for name in BUDGETS if getattr(own, name)):
             equal = self.build_pretraining(self.study.find_arm(getattr(own, name)), seed)
@@ -118,57 +110,52 @@ class StudyStages:
             return Start(self.build_pretraining(arm, pretraining))
         return Start(self.find_source(arm.place) if arm.place else None, arm.method)
 
-    def build_finetuning(
+    def build_cell(
         self, arm: Arm, task: StudyTask, seed: int, pretraining: int, searches: bool = True
     ) -> Finetuned:
-        """Return the fine-tuning of a cell, which `searches` for its settings or not."""
-        study, title = self.study, f"{arm.name} · {task.name} · seed {seed}"
-        if len(study.pretraining_seeds) > 1 and arm.pretraining:
-            title += f" · pre-training seed {pretraining}"
-        settings = study.join_settings(task, arm)
-        finetuned = build_finetuning(
+        """Return a cell, which `searches` for its settings or not."""
+        study, settings = self.study, self.study.join_settings(task, arm)
+        more = {"pretraining_seed": str(pretraining)} if arm.pretraining else {}
+        cell = build_finetuning(
+            arm.name,
             FinetuneConfig(task=task.task, seed=seed, recipe=study.recipe, settings=settings),
             self.find_source(task.data),
             self.find_start(arm, pretraining),
             self.resources.device,
-            title=title,
-            labels={"arm": arm.name, "task": task.name, "seed": str(seed)},
+            task=task.name,
+            **more,
         )
         if searches and study.search.space and not arm.is_baseline:
-            found = {"search": self.build_search(arm)}
-            return replace(finetuned, inputs={**finetuned.inputs, **found})
-        return finetuned
+            return replace(cell, inputs={**cell.inputs, "search": self.build_search(arm)})
+        return cell
 
     def build_search(self, arm: Arm) -> Search:
         """Return the search for the arm's settings, on dev of the first task with the first seeds;
         those found for another arm would favour that one.
         """
-        study = self.study
+        study, search = self.study, self.study.search
         first = study.tasks[0], study.seeds[0], study.pretraining_seeds[0]
-        one = self.build_finetuning(arm, *first, searches=False)
-        search = study.search
+        one = self.build_cell(arm, *first, searches=False)
         config = SearchConfig(**dict(one.config), space=search.space, trials=search.trials)
         title, own = f"search of {arm.name}", one.resources
         return Search(config, one.inputs, reads=one.reads, resources=own, title=title)
 
     @cached_property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[Finetuned]:
         """Every cell, in the order of the report."""
         study, found = self.study, []
         for task, arm in itertools.product(study.tasks, study.arms):
             of_arm = study.pretraining_seeds[: None if arm.pretraining else 1]
             for pretraining, seed in itertools.product(of_arm, study.seeds):
                 if arm.suits(task):
-                    one = self.build_finetuning(arm, task, seed, pretraining)
-                    of_cell = pretraining if arm.pretraining else None
-                    found.append(Cell(arm.name, task.name, one, pretraining_seed=of_cell))
+                    found.append(self.build_cell(arm, task, seed, pretraining))
         return found
 
     @cached_property
     def origins(self) -> list[Stage]:
         """The published encoders that the study loads into the store, once each."""
         found = dict[str, Stage]()
-        stages: list[Stage] = [cell.finetuned for cell in self.cells]
+        stages: list[Stage] = [*self.cells]
         for stage in stages:
             stages += stage.inputs.values()
             if stage.name == "origin":
@@ -179,9 +166,9 @@ class StudyStages:
         """Return searches and cells, equal ones once."""
         chains: dict[str, Sequence[Stage]] = {}
         for cell in self.cells:
-            if found := cell.finetuned.inputs.get("search"):
+            if found := cell.inputs.get("search"):
                 chains.setdefault(found.path, (found,))
-            chains.setdefault(cell.finetuned.path, cell.chain)
+            chains.setdefault(cell.path, (cell, cell.evaluation))
         return list(chains.values())
 
 
@@ -203,7 +190,7 @@ def build_study_report(
 
     return StudyReport(
         StudyConfig(study=study.model_dump(mode="json", exclude_defaults=True)),
-        {cell.evaluated.label: cell.evaluated for cell in stages.cells},
+        {cell.title: cell.evaluation for cell in stages.cells},
         title=form.study.title,
         describe=describe,
     )

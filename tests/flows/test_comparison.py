@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.flows.runs.champion import decide
-from amazon_electra.flows.stages.finetuning import Cell, Start, build_finetuning
+from amazon_electra.flows.stages.finetuning import Start, build_finetuning
 from amazon_electra.flows.stages.model import (
     build_model_stages,
     compare_with_champions,
@@ -99,7 +99,7 @@ def test_what_the_champion_was_trained_on_leaves_the_comparison(made, tmp_path):
 def test_every_task_has_a_model_and_is_compared_with_its_own_champion(tmp_path):
     corpus, tfidf = FakeStage("corpus", 1, {}), Start(arm="tfidf")
     cells = [
-        Cell("TF-IDF", task, build_finetuning(FinetuneConfig(task=task), corpus, tfidf, title=task))
+        build_finetuning("TF-IDF", FinetuneConfig(task=task), corpus, tfidf)
         for task in ("label:fault", "stars", "polarity")
     ]
     champions = {

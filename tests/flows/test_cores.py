@@ -19,7 +19,7 @@ def make_cells(count):
     chains = []
     for seed in range(count):
         asked = FinetuneConfig(task="polarity", seed=seed)
-        finetuned = build_finetuning(asked, job("toy", {}, {}), Start(is_random=True))
+        finetuned = build_finetuning("toy", asked, job("toy", {}, {}), Start(is_random=True))
         chains.append((finetuned, finetuned.evaluation))
     return chains
 

@@ -13,7 +13,7 @@ from amazon_electra.flows.configuration.form import StudyChoice, StudyForm
 from amazon_electra.flows.policy import Counts
 from amazon_electra.flows.stages import report
 from amazon_electra.flows.stages.cells import list_cells
-from amazon_electra.flows.stages.finetuning import Cell, Finetuned
+from amazon_electra.flows.stages.finetuning import Finetuned
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import load_study
 from amazon_electra.flows.studies.study_stages import format_command as format_study_command
@@ -78,7 +78,8 @@ def made(list_stages):
 
 def cell(arm, corpus, encoder):
     inputs = {"data": corpus, **({"encoder": encoder} if encoder else {})}
-    return Cell(arm, "polarity", Finetuned(FinetuneConfig(task="polarity"), inputs, title=arm))
+    labels = {"arm": arm, "task": "polarity", "seed": "0"}
+    return Finetuned(FinetuneConfig(task="polarity"), inputs, title=arm, labels=labels)
 
 
 def describe(store, made, encoder, cells, **more):
@@ -150,8 +151,8 @@ def test_many_labels_give_a_curve(store, encoder, labelled, points):
     p = fill(store, f"pretraining.start_from={encoder}", "finetuning.arms=tfidf,frozen,origin")
     counts = Counts({"polarity": labelled}, 0, 0)
     chosen = p, p.finetuning.arms, None, counts
-    cells = list(list_cells(*chosen, CORPUS, ORIGIN, origin=ORIGIN, is_curve=True))
-    assert [(cell.arm, cell.labels) for cell in cells] == points
+    cells = [c for c in list_cells(*chosen, CORPUS, ORIGIN, origin=ORIGIN) if "labels" in c.labels]
+    assert [(cell.labels["arm"], int(cell.labels["labels"])) for cell in cells] == points
     for cell in cells:
-        settings = cell.finetuned.parameters["settings"]
-        assert (settings["n_train"], settings["n_test"]) == (cell.labels, 1000)
+        settings = cell.parameters["settings"]
+        assert (settings["n_train"], settings["n_test"]) == (int(cell.labels["labels"]), 1000)

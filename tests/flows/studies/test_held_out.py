@@ -69,7 +69,6 @@ def test_an_arm_has_seen_what_its_encoder_was_made_of(place):
     assert [arm.name for arm in told if arm.data_known] == ["own", "made", "random"]
     assert {arm.name: arm.held_out for arm in told} == {
         "bert": None,
-        "half": None,
         "random": None,
         "own": ["polarity"],
         "made": ["polarity"],

@@ -19,7 +19,6 @@ from tests.refusals import refuses
 ONE = {"name": "one", "encoder": "e"}
 TWO = {"name": "two", "encoder": "random", "architecture": "arm:one"}
 SHARDS = {"shards": "s"}
-TITLES = {"corpus": "c", "start_from": "org/mini"}
 SAME = "arms.1.pretraining.same_flops_as"
 
 
@@ -66,12 +65,6 @@ def arm(**own):
             arm(pretraining=SHARDS | {"start_from": "org/mini", "set": {"layers": 3}}),
             "arms.1.pretraining.set.layers",
         ),
-        (arm(pretraining={"corpus": "c"}), "arms.1.pretraining.start_from"),
-        (
-            arm(pretraining=TITLES | {"same_tokens_as": "one"}),
-            "arms.1.pretraining.same_tokens_as",
-        ),
-        (arm(pretraining=TITLES | {"set": {"steps": 9}}), "arms.1.pretraining.steps"),
         ({"tasks": [{"task": "polarity", "data": "${reviews}"}]}, "tasks.0.data"),
         ({"tasks": [{"task": "polarity", "data": "none"}]}, "tasks.0.data none"),
         (arm(encoder="./none"), "arms.1.encoder ./none"),
@@ -80,7 +73,7 @@ def arm(**own):
 )
 def test_mistakes_are_named(changes, field, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("c", "e", "s"):
+    for name in ("e", "s"):
         (tmp_path / name).mkdir()
     content = {"seeds": [0], "arms": [ONE, TWO], **task("polarity")} | changes
     with refuses(f"here: {field}"):

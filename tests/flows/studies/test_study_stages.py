@@ -83,7 +83,7 @@ def test_a_random_encoder_begins_as_its_pre_training(made, tmp_path):
     random = {"name": "random", "encoder": "random", "architecture": "arm:one"}
     arms = [{"name": "one", "pretraining": own}, random]
     stages = build_stages(content_of(made, arms, seeds=[0]), tmp_path / "store")
-    _, begun = (cell.finetuned for cell in stages.cells)
+    _, begun = stages.cells
     assert begun.parameters["weights"]["initializer_range"] == 0.05
     call_of(begun, stages.store, tmp_path / "begun")
     config = json.loads((tmp_path / "begun" / "architecture" / "config.json").read_text())
@@ -99,10 +99,12 @@ def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(
         content_of(made, arms, seeds=[0, 1], pretraining_seeds=[3, 4]), tmp_path / "store"
     )
     assert [stage.parameters["settings"]["seed"] for stage in stages.pretrainings] == ["3", "4"]
-    cells = [(c.arm, c.pretraining_seed, c.seed) for c in stages.cells]
-    pre = [("trained", p, s) for p in (3, 4) for s in (0, 1)]
+    cells = [
+        (c.labels["arm"], c.labels.get("pretraining_seed"), c.config.seed) for c in stages.cells
+    ]
+    pre = [("trained", p, s) for p in "34" for s in (0, 1)]
     assert cells == [*pre, ("random", None, 0), ("random", None, 1)]
-    assert len({c.finetuned.fingerprint for c in stages.cells}) == 6
+    assert len({cell.fingerprint for cell in stages.cells}) == 6
 
 
 def test_pre_trainings_share_the_cores_before_all_cells(made, tmp_path, monkeypatch):
@@ -118,21 +120,6 @@ def test_pre_trainings_share_the_cores_before_all_cells(made, tmp_path, monkeypa
     trainings, cells = [group for group in groups if len(group.chains) > 1]
     assert [stage.resources.threads for stage in trainings.stages] == [4, 4]
     assert [stage.name for stage in cells.stages] == ["finetuning", "evaluation"] * 3
-
-
-def test_an_arm_may_be_adapted_to_the_titles_of_a_corpus(made, tmp_path):
-    (tmp_path / "corpus").mkdir()
-    (tmp_path / "corpus" / "corpus.json").write_text("{}")
-    own = {"corpus": str(tmp_path / "corpus"), "start_from": str(made / "electra")}
-    arm = {"name": "titles", "pretraining": {**own, "set": {"epochs": 2}}}
-    content = content_of(made, [arm], pretraining_seeds=[3])
-    stages = build_stages(content, tmp_path / "store")
-    [adaptation] = stages.pretrainings
-    call = call_of(adaptation, stages.store)
-    assert (call["config"].seed, call["config"].epochs) == (3, 2)
-    assert list(map(str, call["corpus"])) == [str(tmp_path / "corpus")]
-    [cell] = stages.cells
-    assert cell.finetuned.inputs["encoder"].path == adaptation.path
 
 
 def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
@@ -162,7 +149,7 @@ def test_the_encoder_of_a_study_is_the_one_its_pre_training_leaves(
     )
     written = content_of(made, [{"name": "one", "encoder": "${encoder}"}])
     stages = build_stages(written, tmp_path, {"encoder": encoder})
-    call = call_of(stages.cells[0].finetuned, store)
+    call = call_of(stages.cells[0], store)
     assert call["encoder"] == f"{store.folder(encoder)}/{folder}"
 
 
@@ -170,10 +157,10 @@ def test_a_cell_takes_the_settings_of_its_search(made):
     search = {"trials": 3, "space": SPACE}
     stages = build_stages(content_of(made, search=search), made / "search")
     [cell] = stages.cells
-    found = cell.finetuned.inputs["search"]
+    found = cell.inputs["search"]
     assert stages.list_chains()[0] == (found,)
     stages.store.folder(found).mkdir(parents=True)
     best = json.dumps({"settings": {"batch": 7}})
     (stages.store.folder(found) / "best.json").write_text(best)
     stages.store.publish(found, {})
-    assert call_of(cell.finetuned, stages.store)["config"].settings["batch"] == "7"
+    assert call_of(cell, stages.store)["config"].settings["batch"] == "7"

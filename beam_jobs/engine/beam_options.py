@@ -1,8 +1,7 @@
-"""Chooses the engine that runs a job, and its Beam options.
+"""Chooses the engine that runs a job, and its Beam options: whatever a job does not know itself.
 
-Whatever a job does not know itself is a Beam option (docs/jobs.md, deploy/). Locally the engine is
-FnApiRunner: DirectRunner first tries to download a Prism binary, without a time limit, and then
-ignores the running mode (apache_beam/runners/direct/direct_runner.py).
+Locally the engine is FnApiRunner: DirectRunner first tries to download a Prism binary, without a
+time limit, and then ignores the running mode (apache_beam/runners/direct/direct_runner.py).
 """
 
 import argparse
@@ -26,8 +25,7 @@ from apache_beam.options.pipeline_options import (
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.engine import flink, staged_package
 
-# values of --runner that mean FnApiRunner
-LOCAL_RUNNERS = {None, "", "DirectRunner", "FnApiRunner", "direct"}
+LOCAL_RUNNERS = {None, "DirectRunner", "FnApiRunner"}  # values of --runner that mean FnApiRunner
 # whose job servers know options that Beam here does not
 JOB_SERVER_RUNNERS = {"PortableRunner", "FlinkRunner", "SparkRunner"}
 # by which a user says what the workers install
@@ -35,10 +33,8 @@ PACKAGE_OPTIONS = (
     *("setup_file", "extra_package"),
     *("sdk_container_image", "worker_harness_container_image"),
 )
-# up to this a job stays in one process: a second worker takes longer to start than it saves
-SMALL_BYTES = 50_000_000
-# Beam's --job_server_timeout, if the user gives none: some job servers end the job with it
-JOB_SECONDS = 365 * 24 * 3600
+SMALL_BYTES = 50_000_000  # up to this a second worker takes longer to start than it saves
+JOB_SECONDS = 365 * 24 * 3600  # --job_server_timeout: some job servers end the job with it
 
 
 def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
@@ -96,9 +92,8 @@ def is_staged_only(options: PipelineOptions) -> bool:
 def choose_local_mode(options: PipelineOptions, flags: list[str], input_bytes: int) -> None:
     direct, is_chosen = options.view_as(DirectOptions), is_given(flags, "direct_num_workers")
     if not is_chosen or direct.direct_num_workers == 0:
-        direct.direct_num_workers = (
-            len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        )
+        has_affinity = hasattr(os, "sched_getaffinity")
+        direct.direct_num_workers = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count()
     if not is_given(flags, "direct_running_mode"):
         many = direct.direct_num_workers > 1 and (is_chosen or input_bytes > SMALL_BYTES)
         direct.direct_running_mode = "multi_processing" if many else "in_memory"

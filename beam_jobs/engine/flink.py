@@ -6,7 +6,7 @@ import json
 import time
 import urllib.request
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.client import HTTPException
 from typing import Any
 
@@ -57,36 +57,32 @@ class FlinkJob:
     address: str  # of the JobManager's REST API (find_address)
     name: str  # flink's name of the job begins with it
     id: str = ""  # empty until Flink has the job: the job server hands it 150 MB of jars before
+    answered: float = field(default_factory=time.monotonic)
 
-    def __post_init__(self) -> None:
-        self._answered = time.monotonic()
-        self.manager = f"the engine's JobManager at {self.address}"
-
-    def has_finished(self, patience: float | None = None) -> bool:
+    def has_finished(self, patience: float = AWAY_SECONDS) -> bool:
         """Ask whether the job has finished; announce its page once it is there. Raises JobFailed or
         what the workers raised, and TransientError if the JobManager is away so many seconds.
         """
+        manager = f"the engine's JobManager at {self.address}"
         try:
             own = self._find()
         except NO_ANSWER as error:
-            seconds = time.monotonic() - self._answered
-            if seconds < (AWAY_SECONDS if patience is None else patience):
+            if (seconds := time.monotonic() - self.answered) < patience:
                 return False
             why = f"gives no answer for {seconds:.0f} s: {error}"
-            raise TransientError(f"{self.manager} {why}; {AGAIN}") from None
-        self._answered = time.monotonic()
-        if own is None:
-            if self.id:
-                raise TransientError(f"{self.manager} has forgotten the job; {AGAIN}")
-            return False
-        if not self.id:
+            raise TransientError(f"{manager} {why}; {AGAIN}") from None
+        self.answered = time.monotonic()
+        if own is None and self.id:
+            raise TransientError(f"{manager} has forgotten the job; {AGAIN}")
+        if own and not self.id:
             self.id = own["jid"]
             announce_job(f"{self.address}/#/job/running/{self.id}/overview")
-        if own["state"] == "FAILED":
-            raise self._read_failure()
-        if own["state"] == "CANCELED":
+        state = own["state"] if own else ""
+        if state == "FAILED":
+            raise describe_failure(self._read_stacktraces())
+        if state == "CANCELED":
             raise JobFailed("the job was cancelled on Flink")
-        return bool(own["state"] == "FINISHED")
+        return bool(state == "FINISHED")
 
     def raise_failure(self) -> None:
         """Raise why the job has failed, once the job server has given it up, if Flink knows."""
@@ -112,10 +108,10 @@ class FlinkJob:
         jobs = ask(self.address, "jobs/overview")["jobs"]
         return next((job for job in jobs if job["name"].startswith(self.name)), None)
 
-    def _read_failure(self) -> Exception:
+    def _read_stacktraces(self) -> str:
         with suppress(*NO_ANSWER):
-            entries = ask(self.address, f"jobs/{self.id}/exceptions")["exceptionHistory"]["entries"]
-            newest = entries[0]
-            at_once = [one["stacktrace"] for one in newest.get("concurrentExceptions", ())]
-            return describe_failure("\n".join([newest["stacktrace"], *at_once]))
-        return describe_failure("")
+            answer = ask(self.address, f"jobs/{self.id}/exceptions")
+            newest = answer["exceptionHistory"]["entries"][0]
+            every = [newest, *newest.get("concurrentExceptions", ())]
+            return "\n".join(one["stacktrace"] for one in every)
+        return ""

@@ -9,7 +9,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -44,13 +44,11 @@ class GraphThread(threading.Thread):
         super().__init__(name="graph", daemon=True)
         self.result: Any = None
         self.error: BaseException | None = None
-        self.is_submitted = threading.Event()
         self._pipeline, self._waits = pipeline, waits
 
     def run(self) -> None:
         try:
             self.result = self._pipeline.run()
-            self.is_submitted.set()
             if self._waits:
                 self.result.wait_until_finish()
         except BaseException as error:
@@ -66,45 +64,40 @@ def run_beam_graph(
     cloud = options.view_as(GoogleCloudOptions)  # whose name of the job all engines read
     if beam_options.has_job_server(options):  # Flink is asked for it by its name
         cloud.job_name = cloud.job_name or f"beam-jobs-{secrets.token_hex(8)}"
-    look = space_out(poll)
     runner = options.view_as(StandardOptions).runner
     with refuse(ValueError, message="{}", field="runner", value=runner):
         pipeline = beam.Pipeline(options=options)
     build(pipeline)
     graph = GraphThread(pipeline, waits=not beam_options.is_staged_only(options))
     if not beam_options.is_local(options):
-        run_elsewhere(graph, options, look)
+        run_elsewhere(graph, options, poll)
     elif not beam_options.has_one_process(options):
-        run_with_processes(graph, look)
+        run_with_processes(graph, poll)
     else:
-        graph.start()
-        while graph.is_alive():
-            graph.join(POLL_SECONDS)
-            look()
+        for _ in follow(graph, poll):
+            pass
         if graph.error:
             raise translate_error(graph.error) or graph.error
 
 
-def space_out(poll: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that polls where it is time to; a store that is away ends no job."""
+def follow(graph: GraphThread, poll: Callable[[], None]) -> Iterator[None]:
+    """Start a graph, and yield while it runs, after a poll; a store that is away ends no job."""
     next_poll = 0.0
-
-    def look() -> None:
-        nonlocal next_poll
-        if (began := time.monotonic()) < next_poll:
-            return
-        try:
-            poll()
-        except Exception as error:  # each store's package has exceptions of its own
-            if not is_network_error(error):
-                raise
-        took = time.monotonic() - began
-        next_poll = began + min(POLL_PAUSE * took, MAX_POLL_PAUSE)
-
-    return look
+    graph.start()
+    while graph.is_alive():
+        graph.join(POLL_SECONDS)
+        if (began := time.monotonic()) >= next_poll:
+            try:
+                poll()
+            except Exception as error:  # each store's package has exceptions of its own
+                if not is_network_error(error):
+                    raise
+            took = time.monotonic() - began
+            next_poll = began + min(POLL_PAUSE * took, MAX_POLL_PAUSE)
+        yield
 
 
-def run_with_processes(graph: GraphThread, look: Callable[[], None]) -> None:
+def run_with_processes(graph: GraphThread, poll: Callable[[], None]) -> None:
     """Run a graph on Beam's local worker processes; raise TransientError where one dies."""
     died: list[BaseException] = []
     has_died = threading.Event()
@@ -118,10 +111,9 @@ def run_with_processes(graph: GraphThread, look: Callable[[], None]) -> None:
 
     usual_hook, threading.excepthook = threading.excepthook, notice_death
     try:
-        graph.start()
-        while graph.is_alive() and not died:
-            graph.join(POLL_SECONDS)
-            look()
+        for _ in follow(graph, poll):
+            if died:
+                break
         graph.join(NOTICE_SECONDS)
         if graph.error and (known := translate_error(graph.error)):
             raise known
@@ -139,21 +131,18 @@ def run_with_processes(graph: GraphThread, look: Callable[[], None]) -> None:
                     process.kill()
 
 
-def run_elsewhere(graph: GraphThread, options: PipelineOptions, look: Callable[[], None]) -> None:
+def run_elsewhere(graph: GraphThread, options: PipelineOptions, poll: Callable[[], None]) -> None:
     """Run a graph on an engine elsewhere; cancel its job where it does not end well."""
     cloud = options.view_as(GoogleCloudOptions)
     address = flink.find_address(options) if beam_options.has_job_server(options) else ""
     job = FlinkJob(address, str(cloud.job_name)) if address else None
-    is_announced = not beam_options.is_dataflow(options) or beam_options.is_staged_only(options)
-    graph.start()
+    has_page = beam_options.is_dataflow(options) and not beam_options.is_staged_only(options)
     try:
-        while graph.is_alive():
-            graph.join(POLL_SECONDS)
-            look()
-            if graph.is_submitted.is_set() and not is_announced:
+        for _ in follow(graph, poll):
+            if has_page and graph.result:
                 page = f"{cloud.region}/{graph.result.job_id()}?project={cloud.project}"
                 announce_job(f"https://console.cloud.google.com/dataflow/jobs/{page}")
-                is_announced = True
+                has_page = False
             if graph.is_alive() and job and job.has_finished():
                 return
         if graph.error:
@@ -180,19 +169,19 @@ def explain_error(graph: GraphThread, error: BaseException, job: FlinkJob | None
 
 def cancel_job(graph: GraphThread, job: FlinkJob | None) -> None:
     """Cancel the job on its engine, within CANCEL_SECONDS: a job server may never answer."""
-    deadline = time.monotonic() + CANCEL_SECONDS
 
     def cancel() -> None:
-        if graph.is_alive():
-            graph.is_submitted.wait(CANCEL_SECONDS)
+        while graph.is_alive() and not graph.result:
+            graph.join(POLL_SECONDS)
         with suppress(Exception):  # it is over, or the engine is away
             graph.result.cancel()
 
-    asking = threading.Thread(target=cancel, daemon=True)
-    asking.start()
     if job:
         job.cancel(CANCEL_SECONDS)
-    asking.join(max(0.0, deadline - time.monotonic()))
+        return
+    asking = threading.Thread(target=cancel, daemon=True)
+    asking.start()
+    asking.join(CANCEL_SECONDS)
 
 
 class Spread(beam.PTransform):

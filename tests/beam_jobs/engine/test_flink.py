@@ -48,15 +48,12 @@ def test_a_job_that_does_not_end_well_is_told(state, stacktrace, kind, named):
             job.has_finished()
 
 
-def test_a_job_manager_that_is_away_is_waited_for_and_told_in_the_end(monkeypatch):
+def test_a_job_manager_that_is_away_is_waited_for():
     with serve_flink(jobs=["nightly"]) as server:
         job = FlinkJob(server.address, "nightly")
     assert not job.has_finished()
     with refuses(server.address, kind=TransientError):
         job.raise_failure()  # the job server has given the job up
-    monkeypatch.setattr(flink, "AWAY_SECONDS", 0.0)
-    with refuses(server.address, kind=TransientError):
-        job.has_finished()
 
 
 def test_a_job_is_cancelled_once_it_appears():

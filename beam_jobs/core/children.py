@@ -1,7 +1,5 @@
-"""Processes that end with the one that started them, also where that is killed.
-
-`python -I -S children.py PARENT COMMAND…` has the kernel (Linux) send it SIGTERM at the end of the
-thread that started it, then becomes the command. It imports the standard library alone.
+"""Processes that end with the one that started them: `python -I -S children.py PARENT COMMAND…` has
+Linux send it SIGTERM at the end of the thread that started it, then becomes the command.
 """
 
 import ctypes

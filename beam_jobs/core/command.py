@@ -10,8 +10,8 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -26,33 +26,22 @@ from amazon_electra.beam_jobs.core.errors import (
 from amazon_electra.beam_jobs.core.terminal import escape_controls, print
 
 USER_ERROR = 2
-MALLOPT_TRIM_THRESHOLD, MALLOPT_MMAP_MAX = -1, -4  # glibc's malloc.h
+TRIM_THRESHOLD, MMAP_MAX = -1, -4  # parameters of mallopt (glibc's malloc.h)
 
 
 def main(run: Callable[[], dict[str, Any]]) -> NoReturn:
-    """Run a job, print its result, end by `os._exit`: a killed worker's threads never end."""
+    """Run a job, print its result, end by `os._exit`: a killed worker's threads never end. What
+    else goes to file descriptor 1 is sent to stderr.
+    """
     if {"-h", "--help"} & set(sys.argv[1:]):
         run()
     signal.signal(signal.SIGTERM, exit_at_signal)
-    with redirect_stdout_to_stderr() as real_stdout:
-        code = run_to_exit_code(run, real_stdout)
+    real_stdout = os.dup(1)
+    os.dup2(2, 1)
+    code = run_to_exit_code(run, real_stdout)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
-
-
-@contextmanager
-def redirect_stdout_to_stderr() -> Iterator[int]:
-    """Send what goes to file descriptor 1 to stderr; yield a descriptor of the real stdout."""
-    sys.stdout.flush()
-    real = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield real
-    finally:
-        sys.stdout.flush()
-        os.dup2(real, 1)
-        os.close(real)
 
 
 def run_to_exit_code(run: Callable[[], dict[str, Any]], real_stdout: int) -> int:
@@ -85,8 +74,8 @@ def keep_freed_memory() -> None:
     """Let glibc keep freed memory for the next step, a sixth of the time of a fine-tuning step."""
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL("libc.so.6")
-        library.mallopt(MALLOPT_MMAP_MAX, 0)
-        library.mallopt(MALLOPT_TRIM_THRESHOLD, 2**31 - 1)
+        library.mallopt(MMAP_MAX, 0)
+        library.mallopt(TRIM_THRESHOLD, 2**31 - 1)
 
 
 def give_memory_back() -> None:

@@ -2,8 +2,7 @@
 
     def pack(config: Packing, output: Annotated[Path, Doc("folder of the shards")]) -> Result: ...
 
-has `--max-length N --output PATH`, and a field of a section is `--section.field`. What is typed for
-a config is checked by its model: files, forms and command lines have the same rules.
+has `--max-length N --output PATH`; a field of a section is `--section.field`, checked by its model.
 """
 
 import sys
@@ -50,18 +49,18 @@ def call_job(job: Callable[..., Any], words: Sequence[str]) -> dict[str, Any]:
     app = App(name=name, help_format="plaintext", version_flags=())
     function = make_command(job, {"labels": "--label"})  # else Beam takes it for Dataflow's label
     app.default(function)
+    more: dict[str, Any] = {}
     try:
         if BEAM_OPTIONS in signature(job).parameters:
-            chosen, bound, rest, _ = app.parse_known_args(words)
-            more = {BEAM_OPTIONS: rest} if chosen is function else {}
+            chosen, bound, more[BEAM_OPTIONS], _ = app.parse_known_args(words)
         else:
             chosen, bound, _ = app.parse_args(words, exit_on_error=False, print_error=False)
-            more = {}
     except CycloptsError as wrong:
         raise UserError(explain(wrong)) from None
-    result = chosen(*bound.args, **bound.kwargs, **more)
-    if chosen is not function:  # it printed the help
+    if chosen is not function:
+        chosen(*bound.args, **bound.kwargs)  # it prints the help
         raise SystemExit(0)
+    result = function(*bound.args, **bound.kwargs, **more)
     if isinstance(result, Result):
         return result.content
     return asdict(result) if is_dataclass(result) and not isinstance(result, type) else result
@@ -90,8 +89,7 @@ def make_command(
     model (`Annotated[dict[str, Any], Form]`) gets what was typed, by section. `short` has further
     names of fields, by path; fields and sections that are `left_out` are no options.
     """
-    hints = get_type_hints(function, include_extras=True)
-    own = signature(function).parameters
+    hints, own = get_type_hints(function, include_extras=True), signature(function).parameters
     forms = {name: list_fields(model) for name in own if (model := find_model(hints[name]))}
     fields = {
         path: field
@@ -99,36 +97,34 @@ def make_command(
         for path, field in form.items()
         if path not in own and not {path, path.partition(".")[0]} & {*left_out}
     }
-    arguments, several = list[Argument](), {BEAM_OPTIONS}
+    names_of = {name: short.get(name, name_option(name)) for name in (*fields, *own)}
+    arguments = list[Argument]()
     for name, one in own.items():
         if name not in (*forms, BEAM_OPTIONS):
-            kind, hint = simplify(hints[name]), hints[name]
-            about = "".join(doc.documentation for doc in get_args(hint) if isinstance(doc, Doc))
+            about = "".join(d.documentation for d in get_args(hints[name]) if isinstance(d, Doc))
             if one.default not in (Argument.empty, None, False, "", ()):
                 about += f" (default: {format_value(one.default)})"
-            has_none = one.default is not Argument.empty and one.default is not False
-            given = one.replace(default=None) if has_none else one  # None: nothing was given
-            arguments.append(make_argument(given, kind, about, [name_option(name)]))
-            several |= {name} if kind == list[str] else set()
-    sections = list(dict.fromkeys(path.rpartition(".")[0] for path in fields))
+            if one.default is not Argument.empty and one.default is not False:
+                one = one.replace(default=None)  # nothing was given
+            arguments.append(make_argument(one, simplify(hints[name]), about, [name_option(name)]))
+    sections = dict.fromkeys(path.rpartition(".")[0] for path in fields)
     groups = {name: Group(name, sort_key=n) for n, name in enumerate(sections) if name}
     for path, field in fields.items():
-        kind, place = simplify(field.annotation), path.replace(".", DOT)
-        several |= {place} if kind == list[str] else set()
+        kind = simplify(field.annotation)
         if kind in (bool, int, float):  # its model reads the word
             kind = Literal["true", "false"] if kind is bool else str
-        names = [*filter(None, [short.get(path)]), name_option(path)]
+        names = list(dict.fromkeys([names_of[path], name_option(path)]))
         group = groups.get(path.rpartition(".")[0], "Parameters")
-        option = Argument(place, Argument.KEYWORD_ONLY, default=None)
+        option = Argument(path.replace(".", DOT), Argument.KEYWORD_ONLY, default=None)
         arguments.append(make_argument(option, kind, describe_field(field), names, group))
-    names_of = {name: short.get(name, name_option(name)) for name in (*fields, *own)}
 
     def call(*words: Any, **given: Any) -> Any:
-        for name, value in given.items():  # a command may be typed again with other words
-            if isinstance(value, list) and value and name not in several:
-                given[name] = value[-1]
-        values = {name: value for name, value in given.items() if name in own}
-        typed = {n.replace(DOT, "."): value for n, value in given.items() if n not in own}
+        typed = {name.replace(DOT, "."): value for name, value in given.items()}
+        for name, value in typed.items():  # a command may be typed again with other words
+            hint = hints[name] if name in own else fields[name].annotation
+            if isinstance(value, list) and value and simplify(hint) != list[str]:
+                typed[name] = value[-1]
+        values = {name: typed.pop(name) for name in list(typed) if name in own}
         try:
             for name, form in forms.items():
                 nested: dict[str, Any] = {}
@@ -177,22 +173,16 @@ def make_argument(
     argument: Argument, kind: Any, about: str, names: list[str], group: Group | str = "Parameters"
 ) -> Argument:
     """Return an argument as cyclopts takes it, in the help below its group."""
+    shown = Parameter(help=about, negative=(), show_default=False)
     if argument.kind == Argument.POSITIONAL_ONLY:
-        shown = Parameter(help=about, negative=(), show_default=False)
         return argument.replace(annotation=Annotated[kind, shown])
     is_several = kind == list[str]
-    shown = Parameter(
-        name=names,
-        help=about,
-        group=group,
-        negative=(),
-        show_default=False,
-        consume_multiple=is_several,
-        metavar="TEXT..." if is_several else METAVARS.get(kind, "CHOICE"),
-    )
+    metavar = "TEXT..." if is_several else METAVARS.get(kind, "CHOICE")
+    named = Parameter(name=names, group=group, consume_multiple=is_several, metavar=metavar)
     if kind is not bool:
         kind = (kind if is_several else GenericAlias(list, (kind | None,))) | None
-    return argument.replace(kind=Argument.KEYWORD_ONLY, annotation=Annotated[kind, shown])
+    annotation = Annotated[kind, shown, named]
+    return argument.replace(kind=Argument.KEYWORD_ONLY, annotation=annotation)
 
 
 def simplify(hint: Any) -> Any:
@@ -214,8 +204,7 @@ def name_option(path: str) -> str:
 
 def describe_field(field: FieldInfo) -> str:
     """Return what the help says of an option: meaning, bounds and default."""
-    bounds = list_bounds(field)
-    notes = [f"{BOUNDS[bound]} {number}" for bound, number in bounds.items()]
+    notes = [f"{BOUNDS[bound]} {number}" for bound, number in list_bounds(field).items()]
     if not field.is_required() and field.default not in (None, "", (), []):
         notes.append(f"default: {format_value(field.default)}")
     about = " ".join((field.description or "").split())  # of lines, if it is a docstring

@@ -6,10 +6,6 @@ from amazon_electra.beam_jobs.core.errors import require
 
 UNLIMITED_BYTES = 1 << 26  # the expansion limit does not look at what stays below
 
-COMMON_TEXTS = 100
-"""Compare an n-gram with at most this many held-out texts, those with the smallest hashes, so that
-pairs grow linearly with the dump."""
-
 
 @dataclass(frozen=True)
 class Limits:
@@ -21,9 +17,10 @@ class Limits:
     def check_expansion(self, name: str, packed: int, unpacked: int) -> None:
         """Raise UserError if so many bytes were packed into too few."""
         why = f"{name} expands to more than {self.max_expansion:g} times its size; "
-        limit = max(self.max_expansion * packed, UNLIMITED_BYTES)
-        is_within = not self.max_expansion or unpacked <= limit
-        require(is_within, why + "if it is meant to, raise `max_expansion`")
+        is_within = unpacked <= max(self.max_expansion * packed, UNLIMITED_BYTES)
+        require(
+            not self.max_expansion or is_within, f"{why}raise `max_expansion` if it is meant to"
+        )
 
 
 DEFAULT_LIMITS = Limits()

@@ -15,7 +15,6 @@ def load_json(text: str | bytes) -> Any:
 
 
 def read_json(file: Path) -> Any:
-    """Return the content of a file; FileNotFoundError where there is none."""
     return load_json(file.read_text(encoding="utf-8"))
 
 

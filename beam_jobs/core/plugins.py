@@ -1,8 +1,5 @@
-"""Formats, tasks, objectives, arms and stages from other packages.
-
-A package names its modules as entry points of the group `amazon_electra.plugins`, or calls a
-`register_…` function; each module adds its classes when it is imported. Child processes import what
-their parent registered: its modules stand in the environment.
+"""Formats, tasks, objectives, arms and stages from other packages: modules that are entry points of
+the group `amazon_electra.plugins`, or that a `register_…` function adds, for children too.
 """
 
 import importlib
@@ -11,8 +8,7 @@ from functools import cache
 from importlib.metadata import entry_points
 
 GROUP = "amazon_electra.plugins"
-VARIABLE = "AMAZON_ELECTRA_PLUGINS"
-"""Environment variable with further modules, separated by commas."""
+VARIABLE = "AMAZON_ELECTRA_PLUGINS"  # in the environment: further modules, separated by commas
 
 
 def register_module(module: str) -> None:

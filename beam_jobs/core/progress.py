@@ -1,8 +1,6 @@
-"""Progress of a job on stderr: lines in a terminal or log, JSON lines for the process above.
-
-With AMAZON_ELECTRA_PROGRESS=json each report is one line `PROGRESS {…}`, at most once a second,
-always the first and the last; with `none` nothing is reported; else a plain line at most every five
-seconds.
+"""Progress of a job on stderr: a plain line at most every five seconds, always the first and the
+last. With AMAZON_ELECTRA_PROGRESS=json each is one line `PROGRESS {…}` for the process above, at
+most once a second; with `none` nothing is reported.
 """
 
 import json
@@ -17,10 +15,7 @@ from amazon_electra.beam_jobs.core.terminal import print
 
 class Progress:
     """Counts towards a total: `with Progress(2000, "steps", "training") as p: p.update(120,
-    loss=0.5)`.
-
-    `done` is what an interrupted run had finished (default: the first update's); no part of the
-    rate.
+    loss=0.5)`. `done` is what an interrupted run had finished (default: the first update's).
     """
 
     def __init__(
@@ -45,11 +40,8 @@ class Progress:
 
     def _show(self) -> None:
         self._shown_at = time.monotonic()
-        if self._form == "none":  # another process reports
-            return
         seconds = self._shown_at - self._started
-        since_start = self._done - (self._done_at_start or 0)
-        rate = since_start / seconds if seconds > 0 else 0.0
+        rate = (self._done - (self._done_at_start or 0)) / seconds if seconds > 0 else 0.0
         left = None if self.total is None or rate <= 0 else (self.total - self._done) / rate
         report = {
             "description": self._description,
@@ -60,11 +52,11 @@ class Progress:
             "seconds_left": None if left is None else round(left),
             **self._fields,
         }
+        line = f"{self._description}: {format_report(report)}"
         if self._form == "json":
             line = "PROGRESS " + json.dumps(report, ensure_ascii=False)
-        else:
-            line = f"{self._description}: {format_report(report)}"
-        print(line, file=sys.stderr, flush=True)
+        if self._form != "none":  # another process reports
+            print(line, file=sys.stderr, flush=True)
 
     def __enter__(self) -> Self:
         self._show()

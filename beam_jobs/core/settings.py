@@ -1,10 +1,5 @@
-"""What a user sets: pydantic models, filled by command lines, files, forms and calls.
-
-    class Packing(Settings):
-        max_length: int = Field(128, ge=16, le=65_535, description="tokens of a sequence")
-
-The same field is the option `--max-length` of a job, a key of a YAML file and a field of the form
-in the Prefect UI.
+"""What a user sets: pydantic models, of which a field is an option of a command line (`max_length`:
+`--max-length`), a key of a YAML file and a field of the form in the Prefect UI.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -108,7 +103,7 @@ def describe_unknown(name: str, known: Iterable[str], what: str = "field") -> st
     return f"unknown {what}; valid: {', '.join(known)}{hint}"
 
 
-def list_mistakes(invalid: ValidationError, kind: type[Settings] | None = None) -> list[UserError]:
+def list_mistakes(invalid: ValidationError) -> list[UserError]:
     """Return what is wrong with each wrong field of a model."""
     mistakes = []
     for error in invalid.errors():
@@ -122,23 +117,14 @@ def list_mistakes(invalid: ValidationError, kind: type[Settings] | None = None) 
         if isinstance(cause, UserError):
             message, value = cause.message, cause.value or value
             path += [cause.field] if cause.field and path[-1:] != [cause.field] else []
-        if kind and error["type"] == "extra_forbidden":
-            section: Any = kind
-            for name in path[:-1]:  # of a section, or of a dictionary of sections
-                in_section = isinstance(section, type)
-                section = (
-                    section.model_fields[name].annotation if in_section else get_args(section)[-1]
-                )
-            known = [name for one in (section, *section.others) for name in one.model_fields]
-            message = describe_unknown(path[-1], known)
         is_shown = error["type"] != SECRET and not isinstance(value, dict | BaseModel)
         mistakes.append(UserError(message, ".".join(path), value if is_shown else None))
     return mistakes
 
 
-def join_mistakes(invalid: ValidationError, kind: type[Settings] | None = None) -> UserError:
+def join_mistakes(invalid: ValidationError) -> UserError:
     """Return one error, of one line, that names every wrong field."""
-    mistakes = list_mistakes(invalid, kind)
+    mistakes = list_mistakes(invalid)
     return mistakes[0] if len(mistakes) == 1 else UserError("; ".join(map(str, mistakes)))
 
 
@@ -146,9 +132,9 @@ def parse_field(kind: type[Settings], name: str, text: str) -> Any:
     """Return the value of one field from its text."""
     require(name in kind.model_fields, describe_unknown(name, kind.model_fields), name, text)
     field = kind.model_fields[name]
+    hint: Any = Annotated[field.annotation, field]
+    adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False))
     try:
-        hint: Any = Annotated[field.annotation, field]
-        adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False))
         return adapter.validate_python(parse_text(field.annotation, text))
     except ValidationError as invalid:
         raise UserError(list_mistakes(invalid)[0].message, name, text) from None
@@ -178,7 +164,7 @@ def build_settings(kind: type[Model], values: Mapping[str, Any]) -> Model:
     try:
         return kind.model_validate(values)
     except ValidationError as invalid:
-        raise join_mistakes(invalid, kind) from None
+        raise join_mistakes(invalid) from None
 
 
 def list_bounds(field: FieldInfo) -> dict[str, float]:

@@ -15,10 +15,7 @@ def find_specials(tokenizer: Tokenizer) -> tuple[int, int]:
     specials = {one.content for one in added if one.special}
     has_both = len(whole) >= len(text.ids) + 2 and whole[last:-1] == text.ids
     if not has_both or specials & {*encoding.tokens[1:last]}:
-        raise ValueError(
-            "it does not put one special token before a text and one after it, as encoders need; "
-            "its post_processor should"
-        )
+        raise ValueError("its post_processor puts no special token before a text and one after it")
     return whole[0], whole[-1]
 
 

@@ -1,8 +1,7 @@
-"""Reads, writes (all or nothing), finds and removes files, local or behind fsspec (gs://, s3://).
+"""Reads, writes, finds and removes files, local or behind fsspec (gs://, s3://).
 
-A local file is written beside its final name, synced and renamed; a remote one is written locally
-and put, which object stores do atomically. Either way, a reader that finds the final name finds the
-whole file, after a crash too.
+A file appears whole or not at all, after a crash too: a local one is written beside its name and
+renamed, a remote one is written locally and put.
 """
 
 import glob
@@ -10,7 +9,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import socket
 import sys
 import tempfile
@@ -49,10 +47,9 @@ NO_DATA = re.compile(
 )
 RELIABLE_VERSIONS = ("generation", "ETag", "etag")  # fields that change with every write
 VERSIONS = (
-    *RELIABLE_VERSIONS,
-    *("Content-MD5", "LastModified", "last_modified", "Last-Modified"),
+    *(*RELIABLE_VERSIONS, "Content-MD5", "LastModified", "last_modified", "Last-Modified"),
     *("updated", "mtime", "created"),
-)  # the fields of stores that distinguish versions of a file, the surest first
+)  # the surest first
 Identity = tuple[str, int, str]  # of a file: path, bytes, and its version (`describe_identity`)
 Stretch = tuple[str, int, int]  # of a file: path, first byte, end
 S3_PARTS = {"default_block_size": PART_BYTES, "max_concurrency": 4}  # s3fs: 50 MB, ten times
@@ -137,7 +134,13 @@ def hash_file(path: str) -> str:
 
 
 def get_size(path: str) -> int:
-    return open_store(path)[0].size(path) if is_remote(path) else os.path.getsize(path)
+    fs, inner = open_store(path)
+    return int(fs.size(inner))
+
+
+def exists(path: str) -> bool:
+    fs, inner = open_store(path)
+    return bool(fs.exists(inner))
 
 
 def describe_identity(path: str) -> Identity:
@@ -162,31 +165,19 @@ def check_unchanged(identity: Identity) -> None:
     require(identity == found, f"{path} changed while it was read; run the command again")
 
 
-def exists(path: str) -> bool:
-    return open_store(path)[0].exists(path) if is_remote(path) else os.path.exists(path)
-
-
 def list_names(folder: str) -> list[str]:
     """Return the names in a folder, sorted; none where there is no such folder."""
-    if not is_remote(folder):
-        return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     fs, inner = open_store(folder)
-    if fs.exists(inner):
-        return sorted(p.rstrip("/").rsplit("/", 1)[-1] for p in fs.ls(inner, detail=False))
-    return []
+    if not fs.exists(inner):
+        return []
+    return sorted(path.rstrip("/").rsplit("/", 1)[-1] for path in fs.ls(inner, detail=False))
 
 
 def remove_path(path: str) -> None:
     """Remove a file, or a folder with all it holds, if it is there."""
-    if is_remote(path):
-        fs, inner = open_store(path)
-        if fs.exists(inner):
-            fs.rm(inner, recursive=True)
-    elif os.path.isdir(path):
-        shutil.rmtree(path)
-    else:
-        with suppress(FileNotFoundError):
-            os.unlink(path)
+    fs, inner = open_store(path)
+    with suppress(FileNotFoundError):
+        fs.rm(inner, recursive=True)
 
 
 def remove_matching(folder: str, pattern: str) -> None:
@@ -207,16 +198,15 @@ def report_unreachable(what: str) -> Iterator[None]:
 
 
 def raise_storage_error(error: Exception, path: str) -> None:
-    """Raise TransientError if a disk or network failed, and not the content, which readers count.
-    What decompressors raise as OSError has neither a number nor a class of its own.
+    """Raise UserError or TransientError if a store, disk or network failed, and not the content,
+    which readers count. What decompressors raise as OSError has neither a number nor a class of its
+    own.
     """
     cause = describe_error(error)
     if is_refusal(error):
         raise UserError(f"{path} may not be read: {cause}") from error
-    is_of_system = isinstance(error, OSError) and (
-        error.errno is not None or type(error) is not OSError
-    )
-    if is_network_error(error) or is_of_system:
+    is_system = isinstance(error, OSError) and (error.errno or type(error) is not OSError)
+    if is_network_error(error) or is_system:
         raise TransientError(f"{path} cannot be read to its end: {cause}") from error
 
 
@@ -255,9 +245,8 @@ def write_bytes(path: str | os.PathLike, content: bytes) -> None:
 
 def write_json(path: str | os.PathLike, content: Any) -> None:
     """Write `content` as JSON; bytes of file names that are not UTF-8 stand there as escapes."""
-    write_bytes(
-        path, (json.dumps(content, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
-    )
+    text = json.dumps(content, ensure_ascii=False) + "\n"
+    write_bytes(path, text.encode(errors="backslashreplace"))
 
 
 def expand_patterns(patterns: Iterable[str], field: str = "input") -> list[str]:
@@ -310,9 +299,8 @@ def expand_pattern(pattern: str, field: str = "input") -> dict[str, Identity | N
         is_known = identity and identity[2]
         kept[path if identity else os.path.abspath(path)] = identity if is_known else None
     if others:
-        names = ", ".join(others[:3]) + ", …" * (len(others) > 3)
-        where = name_setting(field, pattern)
-        print(f"{where}: {len(others)} left out, which hold no data: {names}", file=sys.stderr)
+        where, some = name_setting(field, pattern), ", ".join(others[:3])
+        print(f"{where}: {len(others)} left out, which hold no data: {some}", file=sys.stderr)
     return kept
 
 

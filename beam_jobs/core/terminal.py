@@ -1,7 +1,5 @@
-"""Others' text where a person reads it: names of columns and files, labels, licences.
-
-A terminal obeys escape sequences, which set its title, its clipboard and what is on the screen, and
-marks of direction show a name as another one. Both are written as escapes: `\\x1b`, `\\u202e`.
+"""Others' text where a person reads it. A terminal obeys escape sequences, and marks of direction
+show a name as another one: both are written as escapes, `\\x1b` and `\\u202e`.
 """
 
 import builtins

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.limits import COMMON_TEXTS, Limits
+from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, evaluation_texts
 from amazon_electra.beam_jobs.deduplication.buckets import HELD_RUN, RUN, Bucket
 from amazon_electra.beam_jobs.deduplication.common_ngrams import WHOLE, HashFilter, NGramTexts
@@ -28,6 +28,7 @@ from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS, Words, split_wo
 
 RUN_WORDS = 8
 MIN_OVERLAP = 0.5
+COMMON_TEXTS = 100  # held-out texts that a run is compared with: pairs grow linearly with a dump
 MATCHES = 1 << 18  # pairs of a run and a held-out text that has it, which are counted at once
 HELD_OUT_SPLITS = ("dev", "test")  # the splits that models are chosen and judged by
 MATCH = np.dtype([("text", "<u8"), ("row", "<u4"), ("size", "<u4"), ("shared", "<u4")])

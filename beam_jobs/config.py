@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core import languages
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import refuse
 from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.beam_jobs.labels import stars
@@ -46,8 +45,8 @@ def list_patterns(given: Places) -> tuple[str, ...]:
     return (str(given),) if isinstance(given, Place) else tuple(map(str, given))
 
 
-class FormatConfig(Settings):
-    """What the files of a dump are, and what is mended in them."""
+class ReadingConfig(Settings):
+    """What the files of a dump are, how they are read, and what is mended in them."""
 
     columns: str | None = Field(
         default=None,
@@ -79,32 +78,36 @@ class FormatConfig(Settings):
         description="Encoding of the text, for example cp1252; bytes that are invalid in it are "
         "read as cp1252 and counted",
     )
-
     repair_mojibake: bool = Field(
         default=False,
         description="Mend texts whose UTF-8 was read in another encoding, where that is certain: "
         '"donâ€™t" becomes "don’t" (ftfy)',
     )
+    max_record_bytes: int = Field(
+        default=Limits.max_record_bytes,
+        ge=1,
+        description="A longer record of a dump is rejected unread; one in an evaluation file ends "
+        "the job",
+    )
+    max_expansion: float = Field(
+        default=Limits.max_expansion,
+        ge=0,
+        description="How many times its size a compressed file may expand to; 0: no limit",
+    )
 
-    @field_validator("columns")
-    @classmethod
-    def _check_columns(cls, columns: str | None) -> str | None:
-        fields.parse_column_overrides(columns)
-        return columns
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.max_record_bytes, self.max_expansion)
 
-    @field_validator("format")
-    @classmethod
-    def _check_format(cls, name: str | None) -> str | None:
-        return formats.find_format(name).name if name is not None else None
-
-    @field_validator("encoding")
-    @classmethod
-    def _check_encoding(cls, encoding: str) -> str:
-        try:
-            "".encode(encoding)
-        except (LookupError, UnicodeError):
-            raise UserError("not an encoding Python knows", "encoding", encoding) from None
-        return encoding
+    @model_validator(mode="after")
+    def _check_reading(self) -> Self:
+        fields.parse_column_overrides(self.columns)
+        if self.format is not None:
+            formats.find_format(self.format)
+        why = "not an encoding Python knows"
+        with refuse(LookupError, message=why, field="encoding", value=self.encoding):
+            "".encode(self.encoding)
+        return self
 
 
 class LabelConfig(Settings):
@@ -127,11 +130,10 @@ class LabelConfig(Settings):
         "nan and - as no value; false: classes stay as typed",
     )
 
-    @field_validator("stars_scale")
-    @classmethod
-    def _check_scale(cls, scale: str | None) -> str | None:
-        stars.check_scale(scale)
-        return scale
+    @model_validator(mode="after")
+    def _check_scale(self) -> Self:
+        stars.check_scale(self.stars_scale)
+        return self
 
 
 class SplitConfig(Settings):
@@ -150,26 +152,6 @@ class SplitConfig(Settings):
         description="With split_by time: order of day, month and year in dates such as 03/04/2015, "
         "where the column does not show it: DMY or MDY; none: found from its values",
     )
-
-
-class ReadingConfig(FormatConfig):
-    """How the files of a dump are read."""
-
-    max_record_bytes: int = Field(
-        default=Limits.max_record_bytes,
-        ge=1,
-        description="A longer record of a dump is rejected unread; one in an evaluation file ends "
-        "the job",
-    )
-    max_expansion: float = Field(
-        default=Limits.max_expansion,
-        ge=0,
-        description="How many times its size a compressed file may expand to; 0: no limit",
-    )
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(self.max_record_bytes, self.max_expansion)
 
 
 class TextConfig(ReadingConfig):
@@ -191,7 +173,7 @@ class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
     """What decides a corpus, beside the dump and the texts that are left out."""
 
     min_words: int = Field(default=1, ge=0, description="Drop texts with fewer words")
-    languages: tuple[str, ...] = Field(
+    languages: tuple[Annotated[str, Field(pattern="^[a-z]{2}$")], ...] = Field(
         default=(),
         description="Keep only reviews in these languages, for example en; empty: all. Slow",
     )
@@ -203,13 +185,6 @@ class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
         "off",
     )
     seed: int = Field(default=0, description="Decides which text falls into which split")
-
-    @model_validator(mode="after")
-    def _check_corpus(self) -> Self:
-        if self.languages and (wrong := set(self.languages) - languages.list_languages()):
-            codes = " ".join(sorted(wrong))
-            raise UserError("codes of two letters, such as en", "languages", codes)
-        return self
 
 
 class ScoringConfig(TextConfig):

@@ -33,9 +33,3 @@ def count_languages(texts: Iterable[str]) -> dict[str, int]:
     """Return how many of the texts are in each language, the most frequent one first."""
     counts = Counter(filter(None, map(find_language, texts)))
     return dict(Counter(dict(sorted(counts.items()))).most_common())
-
-
-def list_languages() -> set[str]:
-    import py3langid
-
-    return {language for language, _ in py3langid.rank("language")}

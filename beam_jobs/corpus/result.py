@@ -16,10 +16,14 @@ from amazon_electra.beam_jobs.corpus.write import WrittenUnit
 from amazon_electra.beam_jobs.engine.units import check_failed
 from amazon_electra.beam_jobs.labels import values
 from amazon_electra.beam_jobs.labels.classes import choose_classes, warn_of_label
-from amazon_electra.beam_jobs.labels.stars import decode_ratings, describe_scale
+from amazon_electra.beam_jobs.labels.stars import decode_ratings
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
+ON_TEN = (
+    "stars are on the scale 0-10: 0–3 negative, 4–6 neither, 7–10 positive; answers to a question "
+    "for NPS are read by `--stars-scale nps`"
+)
 
 
 def list_finished(folder: str) -> list[str]:
@@ -101,7 +105,7 @@ def summarize_corpus(
             about.append(f"label {column}: {n:,} texts with both {both}, which are in no class")
     scale = write.decide_scale(prepared, plan.config.stars_scale)
     if not plan.config.stars_scale and scale.name == "0-10":
-        about.append(f"stars are on the scale 0-10: {describe_scale(scale, range(11))}")
+        about.append(ON_TEN)
     notes = [unit.notes for unit in prepared]
     for unit in prepared:
         ratings = decode_ratings(unit.ratings)

@@ -1,14 +1,12 @@
-"""Stars on any scale: what a value says, on which scale a column is, and the stars 1 to 5 it gives.
-
-A scale is found from all values of a dump's column, never from one value: 4 of 5 and 4 of 10 look
-alike. What the values leave open ends in one line with the choices for `--stars-scale`.
+"""Stars on any scale: what a value says, and the stars 1 to 5 it gives. The scale is found from all
+values of a dump's column; what they leave open ends in one line with choices for `--stars-scale`.
 """
 
 import math
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -17,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.errors import UserError, name_setting
+from amazon_electra.beam_jobs.core.errors import UserError, show_option
 
 TABLES: dict[str, Any] = tomllib.loads(
     resources.files(__package__).joinpath("words.toml").read_text(encoding="utf-8")
@@ -34,8 +32,8 @@ WORD = re.compile(r"(one|two|three|four|five)(?:[\s-]*stars?)?")
 WORDS = {word: number for number, word in enumerate(["one", "two", "three", "four", "five"], 1)}
 SYMBOLS = re.compile(r"([★⭐]\ufe0f?|\s)+([☆✩]|\s)*")
 SCALE = re.compile(rf"(-?{NUMBER[1:]}-(-?{NUMBER[1:]}")
+# a number and what it stands for, as forms write it: "5 - Excellent", "1: very bad"
 NUMBERED = re.compile(rf"{NUMBER}\s*(?:[-–—:=.)]\s*){{1,2}}([^\W\d_][^\d/%]*)")
-"""A number and what it stands for, as forms write it: "5 - Excellent", "1: very bad"."""
 BEST = re.compile(f"({TABLES['best']})", re.IGNORECASE)
 REVERSED = -1  # instead of what a number is out of: it is 1, and its words call it the best
 FACES = {face: int(stars) for stars, faces in TABLES["faces"].items() for face in faces}
@@ -48,12 +46,11 @@ MIN_VALUES = 100  # ratings that show that none is five stars, or how a single f
 MAX_SHOWN = 12  # values in a message
 BINARY = "binary"
 NPS = "nps"  # answers from 0 to 10: up to 6 detractors, from 9 on promoters
+# scales that are looked for besides 1 to 5, 0 to 4 and 0 to 5, and their steps; 0: any
 SCALES = (
-    *(("0-1", 0), ("0.1-1", 0.1), ("0.2-1", 0.2), ("0.5-5", 0.5)),
-    *(("0-10", 0), ("1-10", 0), ("2-10", 2)),
-    *(("0-100", 0), ("1-100", 0), ("10-100", 10), ("20-100", 20)),
+    *(("0-1", 0), ("0.1-1", 0.1), ("0.2-1", 0.2), ("0.5-5", 0.5), ("0-10", 0), ("1-10", 0)),
+    *(("2-10", 2), ("0-100", 0), ("1-100", 0), ("10-100", 10), ("20-100", 20)),
 )
-"""Scales that are looked for besides 1 to 5, 0 to 4 and 0 to 5, and their steps; 0: any."""
 Rating = tuple[float, float]  # a number, and what it is out of (0: it does not say)
 
 
@@ -64,9 +61,8 @@ class Scale:
     name: str
 
     def map_ratings(self, ratings: np.ndarray) -> np.ndarray:
-        """Return stars, int8, of ratings; 0 where they are none or off the scale.
+        """Return stars, int8, of ratings, halves up; 0 where they are none or off the scale.
 
-        The nearest number of stars, and the higher one of two that are equally near: 3.5 of 5 is 4.
         Of a binary label 2 stands for no, 4 for yes: right for polarity, a guess for stars. Of NPS
         detractors have 1, passives 3, promoters 5.
         """
@@ -100,23 +96,6 @@ def parse_scale(name: str) -> tuple[float, float]:
 def check_scale(name: str | None) -> None:
     if name not in (None, BINARY, NPS):
         parse_scale(name)
-
-
-def describe_scale(scale: Scale, numbers: Iterable[float]) -> str:
-    """Return which numbers of a column are negative, neither and positive; nothing of 1 to 5."""
-    ordered = np.array(sorted(numbers))
-    codes = scale.map_ratings(ordered)
-    if scale.name in (FIVE.name, BINARY) or not codes.any():
-        return ""
-    parts = []
-    for stars, what in (((1, 2), "negative"), ((3,), "neither"), ((4, 5), "positive")):
-        if chosen := ordered[np.isin(codes, stars)].tolist():
-            ends = dict.fromkeys(map(show_rating, (chosen[0], chosen[-1])))
-            parts.append(f"{'–'.join(ends)} {what}")
-    line = ", ".join(parts) + " (polarity leaves out what is neither)"
-    if scale.name == "0-10":
-        line += f"; answers to a question for NPS are read by `--stars-scale {NPS}`"
-    return line
 
 
 @lru_cache(4096, typed=True)  # True is not 1
@@ -174,42 +153,38 @@ def decide_scale(counts: Mapping[Rating, int], where: str, given: str | None = N
     rated = {value: n for value, n in counts.items() if value[0] != -1}
     if len({number for number, _ in rated}) > 1 and min(rated)[0] >= 1:
         counts = rated  # -1 says beside them that there is no rating
+    is_reversed = any(top == REVERSED for _, top in counts)
     tops = {top for _, top in counts if top} - {REVERSED}
-    bare = any(number and not top for number, top in counts)
-    if len(tops) > 1 or (bare and tops - {5}):
-        shown = " and ".join(f"out of {top:g}" for top in sorted(tops))
-        raise UserError(
-            f"{where}: its stars are on two scales, {shown}{' and without a scale' * bare}; "
-            "write them on one, or give another column with `--columns stars=NAME`"
-        )
-    choices = _list_scales(counts, tops)
-    if len(choices) == 1 and not any(top == REVERSED for _, top in counts):
+    another = "another column with `--columns stars=NAME`"
+    if len(tops) > 1 or (tops - {5} and any(number and not top for number, top in counts)):
+        shown = " and ".join(f"{top:g}" for top in sorted(tops))
+        raise UserError(f"{where}: its stars are on two scales, out of {shown}; give {another}")
+    values = {number for number, _ in counts}
+    choices = [f"{max(5, *values):g}-1"] if is_reversed else _list_scales(counts, values, tops)
+    if len(choices) == 1 and not is_reversed:
         return Scale(choices[0])
-    values = [show_rating(number) for number in sorted({number for number, _ in counts})]
-    shown = ", ".join(values[:MAX_SHOWN]) + ", …" * (len(values) > MAX_SHOWN)
-    ways = " or ".join(f"`{name_setting('--stars-scale', choice)}`" for choice in choices)
+    ordered = [show_rating(number) for number in sorted(values)]
+    shown = ", ".join(ordered[:MAX_SHOWN]) + ", …" * (len(ordered) > MAX_SHOWN)
+    ways = " or ".join(show_option("--stars-scale", choice) for choice in choices)
     raise UserError(
         f"{where}: its values {shown} fit more than one scale of stars; give it from the worst to "
-        f"the best, {ways}, or another column with `--columns stars=NAME`"
+        f"the best, {ways}, or {another}"
     )
 
 
-def _list_scales(counts: Mapping[Rating, int], tops: set[float]) -> list[str]:
-    """Return the scales that ratings may be on, by how often each occurs and what they are out
-    of; one where it is certain.
+def _list_scales(counts: Mapping[Rating, int], values: set[float], tops: set[float]) -> list[str]:
+    """Return the scales that ratings may be on, by how often each occurs, their numbers, and what
+    these are out of; one where it is certain.
     """
-    values, total = {number for number, _ in counts}, sum(counts.values())
-    if any(top == REVERSED for _, top in counts):
-        return [f"{max(5, *values):g}-1"]
     whole = values <= {0, 1, NO, YES} and values & {0, NO}
     if (whole or values == {-1, 1}) and not tops:
         return [BINARY]
+    total, low, high = sum(counts.values()), min(values), max(values | tops)
     fitting = sum(n for (number, _), n in counts.items() if 1 <= number <= 5)
     if fitting >= MIN_SHARE * total and tops <= {5}:
         largest = max((number for number in values if number <= 5), default=5)
         is_part = largest in (2, 3, 4) and not tops and len(values) > 1 and total >= MIN_VALUES
         return [f"1-{largest:g}", FIVE.name] if is_part else [FIVE.name]
-    low, high = min(values), max(values | tops)
     if low < 0:
         return [f"{low:g}-{high:g}", FIVE.name]
     if values == {0, 1, 2, 3, 4}:

@@ -8,13 +8,12 @@ has `--max-length N --output PATH`; a field of a section is `--section.field`, c
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
-from difflib import get_close_matches
 from inspect import Parameter as Argument
 from inspect import Signature, getdoc, signature
 from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
-from cyclopts import App, CycloptsError, Group, Parameter, UnknownOptionError
+from cyclopts import App, CycloptsError, Group, Parameter
 from pydantic.fields import FieldInfo
 from typing_extensions import Doc
 
@@ -69,15 +68,7 @@ def call_job(job: Callable[..., Any], words: Sequence[str]) -> dict[str, Any]:
 def explain(wrong: CycloptsError) -> str:
     """Return in one line what is wrong with a command line."""
     wrong.verbose = False
-    if not isinstance(wrong, UnknownOptionError):
-        return " ".join(str(wrong).split())
-    given = (wrong.token.keyword or wrong.token.value).partition("=")[0]
-    known = [name for one in wrong.argument_collection for name in one.names]
-    field = given.lstrip("-").replace("_", "-")
-    near = [name for name in known if name.endswith(f".{field}")]
-    near += [name for name in known if name == f"--{field.rpartition('.')[2]}"]
-    near += get_close_matches(given, known, 1)
-    return f"{given}: unknown option" + (f"; did you mean {near[0]}?" if near else "")
+    return " ".join(str(wrong).split())
 
 
 def make_command(

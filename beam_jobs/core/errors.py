@@ -72,7 +72,6 @@ def show_option(option: str, value: Any) -> str:
 
 
 def listed(value: Any) -> Sequence[Any]:
-    """Return a value as a list: itself, if it is one."""
     return value if isinstance(value, list | tuple) else [value]
 
 
@@ -80,9 +79,9 @@ def format_value(value: Any) -> str:
     """Return a value as a command line takes it; a list as `a,b`."""
     if isinstance(value, list | tuple):
         return ",".join(map(format_value, value))
-    if isinstance(value, bool):
+    if value is None or isinstance(value, bool):
         return str(value).lower()
-    return "none" if value is None else str(value)
+    return str(value)
 
 
 class JobFailed(RuntimeError):
@@ -113,12 +112,10 @@ def read_status(error: BaseException) -> int:
 
 def is_refusal(error: BaseException) -> bool:
     """Return whether a store refused a request for want of rights; gcsfs has no class for that."""
-    is_system = isinstance(error, OSError) and error.errno is not None
-    return not is_system and (
-        isinstance(error, PermissionError)
-        or read_status(error) in (401, 403)
-        or (isinstance(error, OSError) and str(error).startswith("Forbidden: "))
-    )
+    if isinstance(error, OSError) and error.errno is not None:
+        return False
+    is_forbidden = isinstance(error, OSError) and str(error).startswith("Forbidden: ")
+    return isinstance(error, PermissionError) or is_forbidden or read_status(error) in (401, 403)
 
 
 def describe_error(error: BaseException) -> str:

@@ -1,12 +1,11 @@
 """Local files that are there whole or not at all, also through a power cut; JSON files; digests."""
 
-import csv
 import hashlib
 import json
 import os
 import shutil
 import time
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -38,30 +37,6 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
         json.dump(content, file, indent=1, ensure_ascii=False)
 
 
-def write_csv(
-    path: str | os.PathLike, header: Sequence[str], rows: Iterable[Mapping[str, Any]]
-) -> None:
-    """Write the fields that `header` names; cells that a spreadsheet would compute begin with '."""
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(header)
-        for row in rows:
-            cells = ["" if row.get(name) is None else str(row[name]) for name in header]
-            writer.writerow([f"'{one}" if one.startswith(FORMULAS) else one for one in cells])
-
-
-def stat_files(folder: Path, follow_links: bool = True) -> Iterator[tuple[Path, os.stat_result]]:
-    """Yield the files below a folder with their state, without those that vanish meanwhile."""
-    for path in folder.rglob("*"):
-        try:
-            if not path.is_file():
-                continue
-            state = path.stat(follow_symlinks=follow_links)
-        except FileNotFoundError:
-            continue
-        yield path, state
-
-
 def check_name(path: str | os.PathLike, field: str = "") -> None:
     """Raise UserError for a name that is not UTF-8: JSON, Parquet and Beam cannot hold it."""
     if (shown := str(path)) != shown.encode(errors="replace").decode():
@@ -69,22 +44,23 @@ def check_name(path: str | os.PathLike, field: str = "") -> None:
         raise UserError(mend, field, shown) if field else UserError(f"{shown}: {mend}")
 
 
-def link_file(source: str | os.PathLike, target: str | os.PathLike) -> None:
-    """Give a file that nobody writes to any more a second name; copy it where links cannot be."""
-    Path(target).unlink(missing_ok=True)
-    try:
-        os.link(os.path.realpath(source), target)
-    except OSError:  # another file system, or one without hard links
-        shutil.copy2(source, target)
-
-
 def link_path(source: Path, folder: Path) -> None:
-    """Give a file, or all files of a folder, a second name in `folder`."""
+    """Give a file, or all files of a folder, which nobody writes to any more, a second name in
+    `folder`; copy them where links cannot be.
+    """
+
+    def link(name: str, target: str) -> None:
+        Path(target).unlink(missing_ok=True)
+        try:
+            os.link(os.path.realpath(name), target)
+        except OSError:  # another file system, or one without hard links
+            shutil.copy2(name, target)
+
     folder.mkdir(parents=True, exist_ok=True)
     if source.is_dir():
-        shutil.copytree(source, folder, copy_function=link_file, dirs_exist_ok=True)
+        shutil.copytree(source, folder, copy_function=link, dirs_exist_ok=True)
     else:
-        link_file(source, folder / source.name)
+        link(str(source), str(folder / source.name))
 
 
 def hash_file(path: str | os.PathLike) -> str:

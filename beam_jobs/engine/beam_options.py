@@ -66,7 +66,6 @@ def resolve_beam_options(flags: list[str], input_bytes: int) -> PipelineOptions:
 
 
 def is_local(options: PipelineOptions) -> bool:
-    """Return whether the graph runs in this process and its children."""
     return options.view_as(StandardOptions).runner == "FnApiRunner"
 
 

@@ -4,7 +4,7 @@ Beam installs `--setup_file` on every worker; the project's own pyproject.toml w
 """
 
 import shutil
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 
 REQUIREMENTS = (
@@ -34,18 +34,8 @@ def write_package(folder: Path) -> Path:
         folder / "amazon_electra" / "beam_jobs",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
-    pinned = [f"{name}=={installed}" for name in REQUIREMENTS if (installed := find_version(name))]
-    setup = folder / "setup.py"
-    setup.write_text(
-        SETUP.format(version=find_version("amazon-electra") or "0", requirements=pinned),
-        encoding="utf-8",
-    )
+    installed = {one.name.lower(): one.version for one in distributions()}
+    pinned = [f"{name}=={installed[name]}" for name in REQUIREMENTS if name in installed]
+    setup, version = folder / "setup.py", installed.get("amazon-electra", "0")
+    setup.write_text(SETUP.format(version=version, requirements=pinned), encoding="utf-8")
     return setup
-
-
-def find_version(package: str) -> str | None:
-    """Return the installed version; None if there is none: the job does without it there too."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -25,7 +25,6 @@ from amazon_electra.beam_jobs.core.files import (
     hash_bytes,
     hash_file,
     make_writable_folder,
-    stat_files,
     write_json,
 )
 from amazon_electra.beam_jobs.core.locks import exclusive_lock, try_lock
@@ -310,8 +309,8 @@ class Store:
                 sizes["/".join(name.split("/")[:2])] += size
         else:
             for folder in filter(Path.is_dir, self.root.glob("*/*")):
-                found = (state.st_size for _, state in stat_files(folder, follow_links=False))
-                sizes[str(folder.relative_to(self.root))] = sum(found)
+                fs, place = storage.open_store(folder)
+                sizes[str(folder.relative_to(self.root))] = fs.du(place)
         return {path: sizes[path] for path in sorted(sizes) if PATH.fullmatch(path)}
 
     def remove(self, path: str) -> bool:

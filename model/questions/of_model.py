@@ -1,5 +1,6 @@
 """Answers the owner's questions about a model: suspicious.csv, errors.csv, results.json."""
 
+import csv
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -8,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.files import write_csv
+from amazon_electra.beam_jobs.core.files import FORMULAS, atomic_path
 from amazon_electra.beam_jobs.labels.values import CONTRADICTED
 from amazon_electra.beam_jobs.model_folder.probabilities import take_logarithms, take_probabilities
 from amazon_electra.beam_jobs.model_folder.words import Words, find_top_words
@@ -166,11 +167,18 @@ def write_lists(
 ) -> dict[str, Any]:
     """Write suspicious.csv and errors.csv; return the counts and the sentence on wrong labels."""
     for name, listed in ((SUSPICIOUS, rows), (ERRORS, errors)):
-        shown = []
-        for row in listed:
-            text = " ".join(row.get("text", "").split())[:TEXT_SHOWN]
-            shown.append({**row, "confidence": f"{row['confidence']:.4f}", "text": text})
-        write_csv(folder / name, HEADER, shown)
+        with (
+            atomic_path(folder / name) as path,
+            path.open("w", encoding="utf-8", newline="") as file,
+        ):
+            writer = csv.writer(file)
+            writer.writerow(HEADER)
+            for row in listed:
+                text = " ".join(row.get("text", "").split())[:TEXT_SHOWN]
+                shown = {**row, "confidence": f"{row['confidence']:.4f}", "text": text}
+                cells = ["" if shown.get(key) is None else str(shown[key]) for key in HEADER]
+                # a spreadsheet would compute what begins so
+                writer.writerow([f"'{one}" if one.startswith(FORMULAS) else one for one in cells])
     return {
         "listed": len(rows),
         "contradicted": sum("contradicted" in row for row in rows),

@@ -2,8 +2,7 @@
 
     python -m amazon_electra.beam_jobs.corpus_job --input 'dumps/*.json.gz' --output corpus
 
-The graph has two passes over units of work, stretches of the dump's files. Text goes from file to
-file, never between workers; what is grouped are counts and the row numbers of duplicates.
+Text goes from file to file, never between workers; what is grouped are counts and row numbers.
 
     files ─► cut ─► prepare ─┬─► list ─┬─► train Punkt ─────────────────┐
                              │         ├─► buckets ─► find duplicates ──┤
@@ -12,10 +11,8 @@ file, never between workers; what is grouped are counts and the row numbers of d
                              │                        ─► match dev, test┤
                              └──────────────────────────────────────────┴─► write
 
-A split by time takes one pass more, before `prepare`, which counts the reviews of each date: the
-notation of dates (day or month first) is that of a dump, and decided before they are read.
+A split by time takes one pass more, which counts the reviews of each date, before `prepare`.
 An interrupted job leaves its work folder; the same command finds in it what is done and continues.
-The last step adds up what the units say; the command, where one waits, removes the work folder.
 """
 
 from collections import Counter
@@ -38,7 +35,12 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.results import CorpusResult
 from amazon_electra.beam_jobs.corpus import prepare, result, write
-from amazon_electra.beam_jobs.corpus.plan import CORPUS_FILES, CorpusPlan, plan_corpus
+from amazon_electra.beam_jobs.corpus.plan import (
+    CORPUS_FILES,
+    FILES_TOGETHER,
+    CorpusPlan,
+    plan_corpus,
+)
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, exact, held_out, near
 from amazon_electra.beam_jobs.engine import beam_options as engines
 from amazon_electra.beam_jobs.engine.run import (
@@ -185,16 +187,17 @@ def search_duplicates(sizes: beam.PCollection, plan: CorpusPlan) -> dict[str, be
 
 def write_others(pipeline: beam.Pipeline, plan: CorpusPlan) -> Any:
     """Write the runs of evaluation files and of a withheld corpus; return a side input."""
-    folder, config = plan.folders.others, plan.config
+    folder, config, files = plan.folders.others, plan.config, plan.withheld_corpus
     written = held_out.write_withheld_runs(
         plan.withheld_files, folder, config.limits, config.repair_mojibake
     )
     joined = storage.join_path(folder, "held-out-runs.starts")
-    if not plan.withheld_corpus:
+    if not files:
         return buckets.join_files(written, joined)
+    groups = [files[i : i + FILES_TOGETHER] for i in range(0, len(files), FILES_TOGETHER)]
     return AsSingleton(
         pipeline
-        | "List other corpus" >> beam.Create(enumerate(plan.withheld_corpus))
+        | "List other corpus" >> beam.Create(enumerate(groups))
         | "Write held-out runs" >> beam.Map(held_out.write_corpus_runs, folder)
         | "Collect held-out runs" >> beam.combiners.ToList()
         | "Join held-out runs" >> beam.Map(buckets.join_files, joined, written)
@@ -210,8 +213,7 @@ def match_held_out(
     """Return as a side input the files of what reviews share with held-out texts, if any."""
     if not plan.preparation.withholds:
         return ()
-    folder = plan.folders.matches
-    copies: Any = ()
+    folder, copies = plan.folders.matches, None
     if near_duplicates:
         copies = AsList(
             near_duplicates
@@ -220,7 +222,7 @@ def match_held_out(
         )
     others = write_others(pipeline, plan)
     compared = sizes | "Choose what is compared" >> beam.Map(
-        held_out.Compared, plan.folders.prepared, folder, copies, others
+        held_out.Compared, plan.folders.prepared, folder, copies or (), others
     )
     run_buckets = (
         compared

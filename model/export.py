@@ -18,10 +18,10 @@ from typing import Annotated, Any
 import numpy as np
 from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.core.copies import save_sketches
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.terminal import print
+from amazon_electra.beam_jobs.model_folder.copies import save_sketches
 from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature, take_logarithms
 from amazon_electra.beam_jobs.model_folder.words import Words
 from amazon_electra.model.arms import find_arm

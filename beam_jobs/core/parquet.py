@@ -67,17 +67,11 @@ def write_tables(
     footer: Callable[[], dict[str, Any]] = dict,
 ) -> int:
     """Write tables, one row group each, and `footer()`, called last, under KEY; return the rows."""
-    rows = 0
+    rows, coded = 0, [one.name for one in schema if pa.types.is_dictionary(one.type)]
+    options: dict[str, Any] = {"compression": "zstd", "compression_level": 3}
     with (
         storage.atomic_path(path) as temporary,
-        pq.ParquetWriter(
-            temporary,
-            schema,
-            compression="zstd",
-            compression_level=3,
-            store_schema=True,
-            use_dictionary=[f.name for f in schema if pa.types.is_dictionary(f.type)],
-        ) as writer,
+        pq.ParquetWriter(temporary, schema, use_dictionary=coded, **options) as writer,
     ):
         for table in tables:
             writer.write_table(table.cast(schema), row_group_size=max(table.num_rows, 1))

@@ -27,8 +27,7 @@ class CorpusResult(Result):
     dropped: dict[str, int] = field(default_factory=dict)  # by reason
     splits: dict[str, int] = field(default_factory=dict)  # reviews of pretrain, train, dev and test
     stars: dict[str, int] = field(default_factory=dict)  # reviews by split and stars
-    labels: dict[str, Any] = field(default_factory=dict)
-    """The classes of each label column with their reviews."""
+    labels: dict[str, Any] = field(default_factory=dict)  # classes of each, with their reviews
     warnings: list[str] = field(default_factory=list)
     staged: str = ""  # the engine, where the job was only staged; then nothing is counted
 

@@ -17,7 +17,6 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
-from amazon_electra.beam_jobs.deduplication.evaluation_texts import identify_file
 from amazon_electra.beam_jobs.engine import beam_options
 from amazon_electra.beam_jobs.labels.values import CONTRADICTED
 from amazon_electra.beam_jobs.reading import work_units
@@ -30,8 +29,7 @@ WORK_NAME = "_work-[0-9a-f]{16}"  # folder in which a job keeps what it has done
 CORPUS_FILES = rf"corpus-{UNIT_NAME}\.parquet|(corpus|punkt)\.json"
 LINES = ("rejects", CONTRADICTED)  # folders of a corpus with a file of JSON lines a unit
 # of text to train Punkt on: a byte costs four times what one of a review costs on all its way
-MIN_SAMPLE_BYTES, MAX_SAMPLE_BYTES = 250_000, 1_000_000
-SAMPLE_SHARE = 0.01  # of a dump's text, between the two bounds
+MIN_SAMPLE_BYTES, MAX_SAMPLE_BYTES, SAMPLE_SHARE = 250_000, 1_000_000, 0.01
 TEXT_SHARE = 0.5  # of a dump's bytes, about: the rest are names of fields and identifiers
 FILES_TOGETHER = 16  # of another corpus, whose held-out texts one worker writes to one file
 
@@ -79,9 +77,8 @@ class CorpusPlan:
     preparation: Preparation
     punkt: str | None  # parameters that are used, in place of trained ones
     withheld_files: tuple[str, ...]
-    withheld_names: tuple[str, ...]  # names and digests of these (`evaluation_texts.identify_file`)
-    withheld_corpus: tuple[tuple[str, ...], ...]
-    """The Parquet files of the corpus whose dev and test reviews are withheld, in groups."""
+    withheld_corpus: tuple[str, ...]
+    """The Parquet files of the corpus whose dev and test reviews are withheld."""
     withheld_digest: str  # SHA-256 of its corpus.json; "" without one
     engine: PipelineOptions
 
@@ -115,9 +112,8 @@ def plan_corpus(
     folders = Folders.of_job(str(output), *given)
     size = sum(file.plain_size for file in files)
     text_bytes = 1 + size * TEXT_SHARE
-    sample_bytes = min(MAX_SAMPLE_BYTES, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))
-    if punkt:  # only languages are counted in it
-        sample_bytes = MIN_SAMPLE_BYTES
+    most = MIN_SAMPLE_BYTES if punkt else MAX_SAMPLE_BYTES  # then only to count languages
+    sample_bytes = min(most, max(MIN_SAMPLE_BYTES, SAMPLE_SHARE * text_bytes))
     bounds, share = splits.parse_shares(config.split), min(1.0, sample_bytes / text_bytes)
     withholds = bool(bounds[1] < 1 or withheld or others)
     return CorpusPlan(
@@ -128,11 +124,7 @@ def plan_corpus(
         preparation=Preparation(folders.prepared, folders.failed, config, bounds, share, withholds),
         punkt=str(punkt) if punkt else None,
         withheld_files=tuple(withheld),
-        withheld_names=tuple(sorted(map(identify_file, withheld))),
-        withheld_corpus=tuple(
-            tuple(others[first : first + FILES_TOGETHER])
-            for first in range(0, len(others), FILES_TOGETHER)
-        ),
+        withheld_corpus=tuple(others),
         withheld_digest=digest,
         engine=beam_options.resolve_beam_options(list(beam_flags), size),
     )

@@ -13,6 +13,7 @@ from amazon_electra.beam_jobs.corpus import write
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
 from amazon_electra.beam_jobs.corpus.prepare import NO_KEY
 from amazon_electra.beam_jobs.corpus.write import WrittenUnit
+from amazon_electra.beam_jobs.deduplication.evaluation_texts import identify_file
 from amazon_electra.beam_jobs.engine.units import check_failed
 from amazon_electra.beam_jobs.labels import values
 from amazon_electra.beam_jobs.labels.classes import choose_classes, warn_of_label
@@ -112,7 +113,7 @@ def summarize_corpus(
         mapped = scale.map_ratings(np.array([number for number, _ in ratings]))
         unknown = sum(n for n, code in zip(ratings.values(), mapped, strict=True) if not code)
         notes.append({"stars_unknown": unknown} if unknown else {})
-    noted = sum_counts(notes)
+    noted, withheld = sum_counts(notes), sorted(map(identify_file, plan.withheld_files))
     return {
         "bytes": sum(unit.bytes for unit in prepared),
         "read": read,
@@ -128,7 +129,7 @@ def summarize_corpus(
         "files": files,
         "columns": list_columns(plan),
         "units": len(prepared),
-        **({"withheld_files": list(plan.withheld_names)} if plan.withheld_files else {}),
+        **({"withheld_files": withheld} if withheld else {}),
         **({"withheld_corpus": plan.withheld_digest} if plan.withheld_digest else {}),
         **({"labels": labels, "label_values": typed} if labels else {}),
         **({"contradictory_labels": contradictory} if any(contradictory.values()) else {}),

@@ -13,8 +13,7 @@ from amazon_electra.beam_jobs.engine.failures import AGAIN
 
 T = TypeVar("T")
 ATTEMPTS = 4  # as many as Dataflow makes
-PAUSE_SECONDS = 1.0
-"""After the first attempt that a store or network made fail; then twice and four times as long."""
+PAUSE_SECONDS = 1.0  # after an attempt that a store or network made fail; then twice, four times
 MAX_FAILED = 10  # units that may fail before the next one that does ends the job at once
 
 
@@ -28,13 +27,13 @@ def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterato
         began = time.monotonic()
         try:
             done = work()
+        except errors.UserError:
+            raise
         except Exception as error:
-            if isinstance(error, errors.UserError):
-                raise
             if isinstance(error, OSError) and error.errno in errors.DISK_FULL:
                 raise errors.JobFailed(f"{file}: {error.strerror}: make room; {AGAIN}") from error
-            failure = error
-            if errors.is_network_error(error) and number + 1 < ATTEMPTS:
+            failure, may_pass = error, errors.is_network_error(error)
+            if may_pass and number + 1 < ATTEMPTS:
                 time.sleep(PAUSE_SECONDS * 2**number)
         else:
             milliseconds = round(1000 * (time.monotonic() - began))
@@ -42,33 +41,25 @@ def attempt(work: Callable[[], T], unit: str, file: str, folder: str) -> Iterato
             storage.remove_path(path)  # of an engine that has begun again since it failed
             yield done
             return
+    told = errors.describe_error(failure)
     if len(storage.list_names(folder)) >= MAX_FAILED:
-        if errors.is_network_error(failure):
-            raise errors.TransientError(
-                f"{file}: {errors.describe_error(failure)}; {AGAIN}"
-            ) from failure
-        raise failure
-    record = {
-        "file": file,
-        "error": f"{type(failure).__name__}: {errors.describe_error(failure)}",
-        "may_pass": errors.is_network_error(failure),
-        "traceback": "".join(traceback.format_exception(failure)),
-    }
-    storage.write_json(path, record)
+        raise errors.TransientError(f"{file}: {told}; {AGAIN}") if may_pass else failure
+    record = {"file": file, "error": f"{type(failure).__name__}: {told}", "may_pass": may_pass}
+    traced = "".join(traceback.format_exception(failure))
+    storage.write_json(path, record | {"traceback": traced})
 
 
 def check_failed(folder: str) -> None:
     """Raise JobFailed that names the first unit that failed, TransientError where it may pass."""
     paths = [storage.join_path(folder, name) for name in storage.list_names(folder)]
-    if not paths:
-        return
     failures = [json.loads(storage.read_bytes(path)) for path in paths]
-    more = f", and {len(paths) - 1} more there" if len(paths) > 1 else ""
-    kind = errors.TransientError if all(one["may_pass"] for one in failures) else errors.JobFailed
-    raise kind(
-        f"{failures[0]['file']}: a part of it failed {ATTEMPTS} times: {failures[0]['error']} "
-        f"({paths[0]}{more}); {AGAIN}"
-    )
+    if failures:
+        may_pass = all(one["may_pass"] for one in failures)
+        more = f", and {len(paths) - 1} more there" if len(paths) > 1 else ""
+        raise (errors.TransientError if may_pass else errors.JobFailed)(
+            f"{failures[0]['file']}: a part of it failed {ATTEMPTS} times: {failures[0]['error']} "
+            f"({paths[0]}{more}); {AGAIN}"
+        )
 
 
 def add_to_counters(counts: Mapping[str, int], dropped: Mapping[str, int]) -> None:

@@ -1,6 +1,4 @@
-"""The classes of a label that a task can have, by how many reviews of a corpus each has, and their
-order where it is certain.
-"""
+"""The classes of a label that a task can have, and their order where it is certain."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -48,21 +46,20 @@ def choose_classes(counts: Mapping[str, int]) -> dict[str, Any]:
     """
     texts = {name[:-1]: n for name, n in counts.items() if name.endswith(".")}
     counts = {name: n for name, n in counts.items() if not name.endswith(".")}
-    trained: dict[str, int] = {}
+    trained = Counter[str]()
     for name, n in counts.items():
         split, _, value = name.partition(".")
-        trained[value] = trained.get(value, 0) + (n if split in TRAINED_SPLITS else 0)
+        trained[value] += n if split in TRAINED_SPLITS else 0
     classes = sorted(value for value, n in trained.items() if n >= MIN_LABELLED)
     steps = [] if texts else order_classes(classes)
-    rare = {value: n for value, n in sorted(trained.items()) if n < MIN_LABELLED}
-    shown = sorted(rare, key=lambda value: (-rare[value], value))[:SHOWN_CLASSES]
+    rare = Counter({value: n for value, n in sorted(trained.items()) if n < MIN_LABELLED})
     return {
         "classes": (steps or classes) if 2 <= len(classes) <= MAX_CLASSES else [],
         **({"is_ordered": True} if steps else {}),
         **({"texts": texts} if texts else {}),
         "found": len(classes),
         "counts": {n: c for n, c in counts.items() if n.partition(".")[2] not in rare},
-        "left_out": {"values": len(rare), "most_frequent": {value: rare[value] for value in shown}},
+        "left_out": {"values": len(rare), "most_frequent": dict(rare.most_common(SHOWN_CLASSES))},
     }
 
 
@@ -76,9 +73,8 @@ def warn_of_label(column: str, found: Mapping[str, Any]) -> str:
             f"label {column}: {found['found']:,} values have {MIN_LABELLED} reviews to train on; "
             f"a task needs 2 to {MAX_CLASSES}" + (f"; rarer: {shown}" if shown else "")
         )
-    if not left_out:
-        return ""
-    return f"label {column}: left out, with fewer than {MIN_LABELLED} reviews to train on: {shown}"
+    few = f"left out, with fewer than {MIN_LABELLED} reviews to train on: {shown}"
+    return f"label {column}: {few}" if left_out else ""
 
 
 def order_classes(classes: Sequence[str]) -> list[str]:
@@ -89,20 +85,14 @@ def order_classes(classes: Sequence[str]) -> list[str]:
     if len(classes) < MIN_STEPS:
         return []
     folded = [" ".join(name.split()).casefold() for name in classes]
-    for steps in STEPS:
-        if ordered := _sort(classes, [steps.get(name) for name in folded]):
-            return ordered
-    ratings = [parse_rating(name) for name in classes]
-    numbered = [found for name in classes if (found := NUMBERED.fullmatch(name))]
-    is_scale = any(BEST.match(found[2]) for found in numbered) if numbered else True
-    if not is_scale or all(PLAIN.fullmatch(name) and name[-1:].isdigit() for name in classes):
-        return []
-    sign = -1 if any(rating and rating[1] == REVERSED for rating in ratings) else 1
-    return _sort(classes, [rating and sign * rating[0] for rating in ratings])
-
-
-def _sort(classes: Sequence[str], steps: Sequence[float | None]) -> list[str]:
-    """Return the classes by their steps; nothing where one has none, or two have the same."""
-    if None in steps or len({*steps}) < len(steps):
-        return []
-    return [name for _, name in sorted(zip(steps, classes, strict=True))]
+    found: list[Sequence[float | None]] = [[one.get(name) for name in folded] for one in STEPS]
+    numbered = [words[2] for name in classes if (words := NUMBERED.fullmatch(name))]
+    is_bare = all(PLAIN.fullmatch(name) and name[-1:].isdigit() for name in classes)
+    if not is_bare and (not numbered or any(map(BEST.match, numbered))):
+        ratings = [parse_rating(name) for name in classes]
+        sign = -1 if any(rating and rating[1] == REVERSED for rating in ratings) else 1
+        found.append([rating and sign * rating[0] for rating in ratings])
+    for steps in found:
+        if None not in steps and len({*steps}) == len(steps):
+            return [name for _, name in sorted(zip(steps, classes, strict=True))]
+    return []

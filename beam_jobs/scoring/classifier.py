@@ -4,11 +4,11 @@ from dataclasses import replace
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import keep_freed_memory
-from amazon_electra.beam_jobs.core.drift import PROFILE, Profile
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.model_folder.classifier import Classifier
 from amazon_electra.beam_jobs.model_folder.config import CONFIG, QUANTIZED, Folder, ScoringPrecision
+from amazon_electra.beam_jobs.model_folder.drift import PROFILE, Profile
 
 
 def open_folder(folder: str) -> Folder:

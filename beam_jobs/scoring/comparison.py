@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.copies import load_trained
-from amazon_electra.beam_jobs.core.drift import Profile, Tally, compare_texts
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.labels import stars as star_scales
 from amazon_electra.beam_jobs.labels.values import MAX_SPELLINGS, TASK, fold
+from amazon_electra.beam_jobs.model_folder.copies import load_trained
+from amazon_electra.beam_jobs.model_folder.drift import Profile, Tally, compare_texts
 from amazon_electra.beam_jobs.reading.fields import Review
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.drift import UNSPACED
 from amazon_electra.beam_jobs.model_folder.classifier import Classifier
+from amazon_electra.beam_jobs.model_folder.drift import UNSPACED
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 
 SENTENCE = re.compile(r"[^.!?…。！？]+[.!?…。！？]*\s*")

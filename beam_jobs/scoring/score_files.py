@@ -23,11 +23,11 @@ from apache_beam.utils.shared import Shared
 from amazon_electra.beam_jobs.config import SCORING_TOTALS, ScoringConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
-from amazon_electra.beam_jobs.core.drift import Profile
 from amazon_electra.beam_jobs.corpus.result import read_finished, sum_counts
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from amazon_electra.beam_jobs.labels.values import LABEL, TASK
 from amazon_electra.beam_jobs.model_folder.classifier import Classifier, read_review
+from amazon_electra.beam_jobs.model_folder.drift import Profile
 from amazon_electra.beam_jobs.reading import fields, work_units
 from amazon_electra.beam_jobs.reading.fields import LIST
 from amazon_electra.beam_jobs.reading.formats import find_format

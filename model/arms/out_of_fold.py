@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from amazon_electra.beam_jobs.core.copies import fold_text
 from amazon_electra.beam_jobs.core.errors import refuse
 from amazon_electra.beam_jobs.core.files import atomic_path
+from amazon_electra.beam_jobs.model_folder.copies import fold_text
 from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperature
 from amazon_electra.model.evaluation.predictions import (
     Predictions,

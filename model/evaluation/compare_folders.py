@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.copies import FILE, load_trained
 from amazon_electra.beam_jobs.core.nesting import read_json
+from amazon_electra.beam_jobs.model_folder.copies import FILE, load_trained
 from amazon_electra.beam_jobs.model_folder.probabilities import take_logarithms
 from amazon_electra.model.evaluation.metrics import METRICS
 from amazon_electra.model.evaluation.predict import predict_classes

@@ -11,8 +11,8 @@ from itertools import accumulate, count
 from pathlib import Path
 from typing import Any, Literal
 
-from amazon_electra.beam_jobs.core.copies import fold_text
 from amazon_electra.beam_jobs.core.errors import require
+from amazon_electra.beam_jobs.model_folder.copies import fold_text
 
 Shape = Literal["classification", "multilabel", "regression", "tokens", "span", "choice"]
 Split = Literal["train", "dev", "test"]

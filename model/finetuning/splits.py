@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from amazon_electra.beam_jobs.core.copies import fold_text
 from amazon_electra.beam_jobs.core.errors import require
+from amazon_electra.beam_jobs.model_folder.copies import fold_text
 from amazon_electra.model.finetuning.examples import (
     SPLITS,
     Example,

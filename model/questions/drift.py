@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.drift import MIN_PROFILE, PROFILE, Profile
 from amazon_electra.beam_jobs.core.files import write_json
 from amazon_electra.beam_jobs.core.nesting import find_json
+from amazon_electra.beam_jobs.model_folder.drift import MIN_PROFILE, PROFILE, Profile
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Example, Task
 from amazon_electra.model.finetuning.tasks.corpus import locate_reviews

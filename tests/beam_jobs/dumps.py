@@ -135,7 +135,8 @@ def run_steps(argv: list[str]) -> dict[str, Any]:
     if preparation.withholds:
         others, files = folders.others, corpus.withheld_files
         runs = [
-            held_out.write_corpus_runs(run, others) for run in enumerate(corpus.withheld_corpus)
+            held_out.write_corpus_runs((i, [path]), others)
+            for i, path in enumerate(corpus.withheld_corpus)
         ]
         runs += held_out.write_withheld_runs(files, others, config.limits, config.repair_mojibake)
         joined = buckets.join_files(runs, f"{others}/heldout.starts")

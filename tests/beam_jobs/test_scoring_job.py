@@ -14,8 +14,8 @@ import pytest
 from amazon_electra.beam_jobs import scoring_job
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command_line import call_job
-from amazon_electra.beam_jobs.core.copies import load_trained, save_sketches
-from amazon_electra.beam_jobs.core.drift import PROFILE, Profile
+from amazon_electra.beam_jobs.model_folder.copies import load_trained, save_sketches
+from amazon_electra.beam_jobs.model_folder.drift import PROFILE, Profile
 from amazon_electra.beam_jobs.reading.ids import ID, add_id_column
 from amazon_electra.beam_jobs.scoring import plan as scoring_plan
 from tests.beam_jobs.dumps import look_at

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, f1_score
 
-from amazon_electra.beam_jobs.core.drift import compare_texts
+from amazon_electra.beam_jobs.model_folder.drift import compare_texts
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier, read_profile
 from amazon_electra.model import export
 from amazon_electra.model.evaluation.predictions import read_predictions

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from amazon_electra.beam_jobs.config import CorpusConfig as CorpusConfig
     from amazon_electra.beam_jobs.config import ScoringConfig as ScoringConfig
     from amazon_electra.beam_jobs.config import ShardsConfig as ShardsConfig
-    from amazon_electra.beam_jobs.core.drift import Profile as Profile
-    from amazon_electra.beam_jobs.core.drift import compare_texts as compare_texts
     from amazon_electra.beam_jobs.core.errors import JobFailed as JobFailed
     from amazon_electra.beam_jobs.core.errors import TransientError as TransientError
     from amazon_electra.beam_jobs.core.errors import UserError as UserError
     from amazon_electra.beam_jobs.core.results import CorpusResult as CorpusResult
     from amazon_electra.beam_jobs.core.results import ShardsResult as ShardsResult
     from amazon_electra.beam_jobs.corpus_job import make_corpus as make_corpus
+    from amazon_electra.beam_jobs.model_folder.drift import Profile as Profile
+    from amazon_electra.beam_jobs.model_folder.drift import compare_texts as compare_texts
     from amazon_electra.beam_jobs.scoring.explanation import explain as explain
     from amazon_electra.beam_jobs.scoring.suggestion import suggest as suggest
     from amazon_electra.beam_jobs.shards_job import make_shards as make_shards
@@ -80,7 +80,7 @@ MODULES = {
     "amazon_electra.model.pretrain": ("pretrain",),
     "amazon_electra.model.report.inputs": ("CellFacts", "ReportInput"),
     "amazon_electra.model.report.report": ("ReportResult", "write_report"),
-    "amazon_electra.beam_jobs.core.drift": ("Profile", "compare_texts"),
+    "amazon_electra.beam_jobs.model_folder.drift": ("Profile", "compare_texts"),
     "amazon_electra.beam_jobs.scoring.explanation": ("explain",),
     "amazon_electra.beam_jobs.scoring.suggestion": ("suggest",),
     "amazon_electra.model.questions.giveaways": ("find_giveaway",),

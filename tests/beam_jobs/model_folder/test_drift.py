@@ -6,7 +6,7 @@ from operator import add
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core.drift import Profile, Tally, compare_texts
+from amazon_electra.beam_jobs.model_folder.drift import Profile, Tally, compare_texts
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
 NEW_WORDS = [f"{a}{b}{c}x" for a in "pqvwz" for b in "aeiou" for c in "lmnrst"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from amazon_electra.beam_jobs.core import copies
+from amazon_electra.beam_jobs.model_folder import copies
 
 WORDS = [f"word{number}" for number in range(15)]
 

@@ -17,6 +17,7 @@ An interrupted job leaves its work folder; the same command finds in it what is 
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -32,7 +33,6 @@ from amazon_electra.beam_jobs.config import (
     WithheldCorpus,
 )
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.results import CorpusResult
 from amazon_electra.beam_jobs.corpus import prepare, result, write
 from amazon_electra.beam_jobs.corpus.plan import (
@@ -43,12 +43,7 @@ from amazon_electra.beam_jobs.corpus.plan import (
 )
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, exact, held_out, near
 from amazon_electra.beam_jobs.engine import beam_options as engines
-from amazon_electra.beam_jobs.engine.run import (
-    Spread,
-    run_beam_graph,
-    sort_largest_first,
-    start_clock,
-)
+from amazon_electra.beam_jobs.engine.run import Spread, run_job, sort_largest_first, start_clock
 from amazon_electra.beam_jobs.reading import work_units
 
 get_plain_size = attrgetter("plain_size")
@@ -73,20 +68,15 @@ def make_corpus(
     """
     measure = start_clock()
     plan = plan_corpus(config, input, output, withhold, withhold_corpus, punkt, beam_options)
-    engine, folders = engines.describe_engine(plan.engine), plan.folders
+    folders, build = plan.folders, partial(build_corpus_graph, plan=plan)
     folders.clear_other_runs(CORPUS_FILES)
-    units = work_units.estimate_units(plan.files, plan.unit_bytes)
-    with Progress(units * 2, "units", f"corpus ({engine})") as bar:
+    units = 2 * work_units.estimate_units(plan.files, plan.unit_bytes)
 
-        def update_bar() -> None:
-            done = sum(len(result.list_finished(f)) for f in (folders.prepared, folders.written))
-            bar.total = max(bar.total or 0, done)
-            bar.update(done)
+    def count() -> int:
+        return sum(len(result.list_finished(f)) for f in (folders.prepared, folders.written))
 
-        run_beam_graph(plan.engine, lambda pipeline: build_corpus_graph(pipeline, plan), update_bar)
-        if engines.is_staged_only(plan.engine):
-            return CorpusResult.of({"staged": engine})
-        update_bar()
+    if staged := run_job("corpus", plan.engine, build, units, count):
+        return CorpusResult.of({"staged": staged})
     return CorpusResult.of(result.finish_corpus(plan, measure))
 
 

@@ -17,11 +17,10 @@ from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.config import Input, Output, Places, ScoringConfig, list_patterns
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.corpus.prepare import cut_into_units
 from amazon_electra.beam_jobs.corpus.result import list_finished
-from amazon_electra.beam_jobs.engine.beam_options import describe_engine, is_staged_only
-from amazon_electra.beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
+from amazon_electra.beam_jobs.engine.beam_options import is_staged_only
+from amazon_electra.beam_jobs.engine.run import run_job, sort_largest_first, start_clock
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.scoring.plan import ScoringPlan, plan_scoring
 from amazon_electra.beam_jobs.scoring.score_files import ScoreUnits, finish_scores, write_totals
@@ -47,18 +46,14 @@ def score(
     """
     measure, flags = start_clock(), list(beam_options)
     plan = plan_scoring(config, list_patterns(model), list_patterns(input), str(output), flags)
-    engine, folders = describe_engine(plan.engine), plan.folders
     units = work_units.estimate_units(plan.files, plan.unit_bytes)
-    with Progress(units, "units", f"scoring ({engine})") as bar:
-        run_beam_graph(
-            plan.engine,
-            partial(build_scoring_graph, plan=plan),
-            lambda: bar.update(len(list_finished(folders.written))),
-        )
-        if is_staged_only(plan.engine):
-            return {"staged": engine}
-        totals = finish_scores(plan)
-        storage.remove_path(folders.work)
+    build, folders = partial(build_scoring_graph, plan=plan), plan.folders
+    if staged := run_job(
+        "scoring", plan.engine, build, units, lambda: len(list_finished(folders.written))
+    ):
+        return {"staged": staged}
+    totals = finish_scores(plan)
+    storage.remove_path(folders.work)
     seconds = measure()["seconds"]
     rate = round(totals["scored"] / max(seconds, 0.001), 1)
     return {**totals, "seconds": seconds, "reviews_per_second": rate}

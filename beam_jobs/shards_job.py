@@ -16,10 +16,9 @@ import apache_beam as beam
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.config import Output, Place, ShardsConfig
-from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.beam_jobs.core.results import ShardsResult
-from amazon_electra.beam_jobs.engine.beam_options import describe_engine, is_staged_only
-from amazon_electra.beam_jobs.engine.run import run_beam_graph, sort_largest_first, start_clock
+from amazon_electra.beam_jobs.engine.beam_options import is_staged_only
+from amazon_electra.beam_jobs.engine.run import run_job, sort_largest_first, start_clock
 from amazon_electra.beam_jobs.packing import shards
 from amazon_electra.beam_jobs.packing.plan import ShardsPlan, plan_shards, prepare_output
 
@@ -39,17 +38,12 @@ def make_shards(
     measure = start_clock()
     packing = prepare_output(config, str(vocabulary), str(output))
     plan = plan_shards(config, packing, str(corpus), beam_options)
-    engine, units = describe_engine(plan.engine), len(plan.units)
     shards.remove_strays(packing, plan.units)
-    with Progress(units, "units", f"shards ({engine})") as bar:
-        run_beam_graph(
-            plan.engine,
-            partial(build_shards_graph, plan=plan),
-            lambda: bar.update(len(shards.list_shards(packing.output))),
-        )
-        if is_staged_only(plan.engine):
-            return ShardsResult.of({"staged": engine, "units": units})
-        bar.update(units)
+    build, units = partial(build_shards_graph, plan=plan), len(plan.units)
+    if staged := run_job(
+        "shards", plan.engine, build, units, lambda: len(shards.list_shards(packing.output))
+    ):
+        return ShardsResult.of({"staged": staged, "units": units})
     return ShardsResult.of(shards.finish_shards(plan, measure))
 
 

@@ -4,8 +4,6 @@ show a name as another one: both are written as escapes, `\\x1b` and `\\u202e`.
 
 import builtins
 import re
-import sys
-from io import TextIOWrapper
 from typing import TextIO
 
 UNSAFE = re.compile(
@@ -27,9 +25,3 @@ def escape_controls(text: str) -> str:
 def print(*values: object, file: TextIO | None = None, flush: bool = False) -> None:
     """Print what may hold others' text: as the built-in print, but with `escape_controls`."""
     builtins.print(*(escape_controls(str(value)) for value in values), file=file, flush=flush)
-
-
-def accept_all_characters() -> None:
-    """Let stdout write escapes for what its encoding lacks, as stderr does, in place of failing."""
-    if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")

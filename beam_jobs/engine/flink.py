@@ -18,11 +18,10 @@ from amazon_electra.beam_jobs.core.progress import announce_job
 from amazon_electra.beam_jobs.engine.failures import AGAIN, describe_failure
 
 CONNECT_SECONDS = 5.0
-SETTLE_SECONDS = 6.0
-"""Flink answers with states that are up to three seconds old (`web.refresh-interval`)."""
+SETTLE_SECONDS = 6.0  # Flink's answers are up to three seconds old (`web.refresh-interval`)
 AWAY_SECONDS = 120.0  # how long a JobManager may give no answer before the job is given up
+# errors of a server that is away, or is not Flink
 NO_ANSWER = (OSError, HTTPException, ValueError, LookupError, TypeError)
-"""Errors of a server that is away, or is not Flink."""
 
 
 def check_job_server(address: str, setting: str) -> None:

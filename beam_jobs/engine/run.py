@@ -1,8 +1,6 @@
-"""Runs a Beam graph so that it always ends, here or on an engine elsewhere.
-
-Beam's calls block, so the graph runs in a thread of its own while this one looks at what is done.
-FnApiRunner waits for ever for a worker process that a signal has killed; only the thread of Beam
-that started it notices, and ends with an exception: that ends the job.
+"""Runs a Beam graph so that it always ends, in a thread of its own while this one looks at what is
+done. FnApiRunner waits for ever for a worker process that a signal has killed; only the thread of
+Beam that started it notices, and ends with an exception: that ends the job.
 """
 
 import os
@@ -24,17 +22,15 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineState
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, is_network_error, refuse
-from amazon_electra.beam_jobs.core.progress import announce_job
+from amazon_electra.beam_jobs.core.progress import Progress, announce_job
 from amazon_electra.beam_jobs.engine import beam_options, flink
 from amazon_electra.beam_jobs.engine.failures import AGAIN, describe_failure, translate_error
 from amazon_electra.beam_jobs.engine.flink import FlinkJob
 
 POLL_SECONDS = 0.5
-POLL_PAUSE, MAX_POLL_PAUSE = 100, 60.0
-"""The next look waits so many times as long as the last took, at most so many seconds."""
+POLL_PAUSE, MAX_POLL_PAUSE = 100, 60.0  # times the last poll, and seconds at most, to the next
 NOTICE_SECONDS = 2.0  # time for the runner to end by itself once one of its threads has died
-CANCEL_SECONDS = 10.0
-"""Until the engine has the job that is to be cancelled: a job has a grace of 20 s."""
+CANCEL_SECONDS = 10.0  # until the engine has the job to cancel: a job has a grace of 20 s
 
 
 class GraphThread(threading.Thread):
@@ -53,6 +49,31 @@ class GraphThread(threading.Thread):
                 self.result.wait_until_finish()
         except BaseException as error:
             self.error = error
+
+
+def run_job(
+    what: str,
+    options: PipelineOptions,
+    build: Callable[[beam.Pipeline], Any],
+    units: int,
+    count: Callable[[], int],
+) -> str:
+    """Run a job's graph, and show how many of its units `count` finds done; return the engine where
+    it was only staged, else nothing.
+    """
+    engine = beam_options.describe_engine(options)
+    with Progress(units, "units", f"{what} ({engine})") as bar:
+
+        def look() -> None:
+            done = count()
+            bar.total = max(bar.total or 0, done)
+            bar.update(done)
+
+        run_beam_graph(options, build, look)
+        if beam_options.is_staged_only(options):
+            return engine
+        look()
+    return ""
 
 
 def run_beam_graph(

@@ -1,7 +1,4 @@
-"""Writes the package that a remote worker installs: beam_jobs alone and the few packages it needs.
-
-Beam installs `--setup_file` on every worker; the project's own pyproject.toml would install all.
-"""
+"""Writes the package that a remote worker installs: beam_jobs and the few packages it needs."""
 
 import shutil
 from importlib.metadata import distributions

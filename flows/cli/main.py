@@ -10,6 +10,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cyclopts import App, CycloptsError
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.core.files import check_name
-from amazon_electra.beam_jobs.core.terminal import accept_all_characters, print
+from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.cli.stores import build_store
 from amazon_electra.flows.servers.access import NO_TELEMETRY
 
@@ -53,7 +54,8 @@ def build_app() -> App:
 
 def main() -> None:
     """Run the command of this process and end it with its exit code."""
-    accept_all_characters()
+    if isinstance(sys.stdout, TextIOWrapper):  # escape what its encoding lacks, as stderr does
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run_words(sys.argv[1:]))
 
 

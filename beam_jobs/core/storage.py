@@ -62,6 +62,8 @@ def is_remote(path: str | os.PathLike) -> bool:
 
 def open_store(path: str | os.PathLike) -> tuple[Any, str]:
     """Return the store of a path and the path in it; no listings are kept, which grow old."""
+    if not is_remote(path):
+        return fsspec.filesystem("file"), os.path.abspath(path)
     return fsspec.core.url_to_fs(str(path), use_listings_cache=False)
 
 
@@ -145,9 +147,6 @@ def exists(path: str) -> bool:
 
 def describe_identity(path: str) -> Identity:
     """Return path, bytes and version of a file: generation, ETag or time of the last change."""
-    if not is_remote(path):
-        state = os.stat(path)
-        return path, state.st_size, str(state.st_mtime_ns)
     fs, inner = open_store(path)
     return _identify(path, fs.info(inner), VERSIONS)
 

@@ -36,11 +36,11 @@ SCALE = re.compile(rf"(-?{NUMBER[1:]}-(-?{NUMBER[1:]}")
 NUMBERED = re.compile(rf"{NUMBER}\s*(?:[-–—:=.)]\s*){{1,2}}([^\W\d_][^\d/%]*)")
 BEST = re.compile(f"({TABLES['best']})", re.IGNORECASE)
 REVERSED = -1  # instead of what a number is out of: it is 1, and its words call it the best
-FACES = {face: int(stars) for stars, faces in TABLES["faces"].items() for face in faces}
-THUMBS = {"👍": True, "👎": False}
 STYLE = re.compile("[\ufe0e\ufe0f\U0001f3fb-\U0001f3ff]")  # of an emoji, and its colour of skin
 MAX_CHARACTERS = 40  # what is longer is no number of stars
 NO, YES = 1e6, 1e6 + 1  # what booleans stand for among numbers
+TRUTH = {"true": YES, "false": NO, "👍": YES, "👎": NO}
+FACES = {face: int(stars) for stars, faces in TABLES["faces"].items() for face in faces}
 MIN_SHARE = 0.99  # of a column's numbers that 1 to 5 must hold; others, such as 0, are unknown
 MIN_VALUES = 100  # ratings that show that none is five stars, or how a single file is
 MAX_SHOWN = 12  # values in a message
@@ -112,9 +112,12 @@ def parse_rating(value: Any) -> Rating | None:
     if not isinstance(value, str) or len(value) >= MAX_CHARACTERS:
         return None
     text = LEAD.sub("", strip_quotes(value.strip()), count=1)
-    if text.lower() in ("true", "false"):
-        return (YES if text.lower() == "true" else NO), 0
-    if match := WORD.fullmatch(text.lower()):
+    folded = STYLE.sub("", text).lower()
+    if folded in TRUTH:
+        return TRUTH[folded], 0
+    if folded in FACES:
+        return FACES[folded], 5
+    if match := WORD.fullmatch(folded):
         return WORDS[match[1]], 0
     for pattern, of in ((PLAIN, 0), (PERCENT, 100), (OUT_OF, None), (TOP_FIRST, None)):
         if match := pattern.fullmatch(text):
@@ -124,11 +127,6 @@ def parse_rating(value: Any) -> Rating | None:
     if match := NUMBERED.fullmatch(text):
         number = float(match[1].replace(",", "."))
         return number, REVERSED if number == 1 and BEST.match(match[2]) else 0
-    bare = STYLE.sub("", text)
-    if bare in FACES:
-        return FACES[bare], 5
-    if bare in THUMBS:
-        return (YES if THUMBS[bare] else NO), 0
     filled = text.count("★") + text.count("⭐")
     if filled and SYMBOLS.fullmatch(text):
         return filled, max(5, filled + text.count("☆") + text.count("✩"))

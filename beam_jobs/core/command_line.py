@@ -92,10 +92,6 @@ def make_command(
     for name, one in own.items():
         if name not in (*forms, BEAM_OPTIONS):
             about = "".join(d.documentation for d in get_args(hints[name]) if isinstance(d, Doc))
-            if one.default not in (Argument.empty, None, False, "", ()):
-                about += f" (default: {format_value(one.default)})"
-            if one.default is not Argument.empty and one.default is not False:
-                one = one.replace(default=None)  # nothing was given
             arguments.append(make_argument(one, simplify(hints[name]), about, [name_option(name)]))
     sections = dict.fromkeys(path.rpartition(".")[0] for path in fields)
     groups = {name: Group(name, sort_key=n) for n, name in enumerate(sections) if name}
@@ -159,7 +155,8 @@ def make_argument(
     argument: Argument, kind: Any, about: str, names: list[str], group: Group | str = "Parameters"
 ) -> Argument:
     """Return an argument as cyclopts takes it, in the help below its group."""
-    shown = Parameter(help=about, negative=(), show_default=False)
+    has_default = argument.default not in (Argument.empty, None, False, "", ())
+    shown = Parameter(help=about, negative=(), show_default=has_default)
     if argument.kind == Argument.POSITIONAL_ONLY:
         return argument.replace(annotation=Annotated[kind, shown])
     named = Parameter(name=names, group=group, consume_multiple=kind == list[str])

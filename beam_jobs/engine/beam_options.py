@@ -116,12 +116,3 @@ def check_option_names(flags: list[str]) -> None:
     if unknown:
         name = unknown[0].partition("=")[0]
         raise UserError(f"unknown option {name}: neither of this job (--help) nor of Apache Beam")
-
-
-def describe_engine(options: PipelineOptions) -> str:
-    """Return one line for people: engine, mode, workers."""
-    runner = options.view_as(StandardOptions).runner
-    if runner != "FnApiRunner":
-        return runner
-    direct = options.view_as(DirectOptions)
-    return f"{runner}, {direct.direct_running_mode}, {direct.direct_num_workers} worker(s)"

@@ -61,7 +61,7 @@ def run_job(
     """Run a job's graph, and show how many of its units `count` finds done; return the engine where
     it was only staged, else nothing.
     """
-    engine = beam_options.describe_engine(options)
+    engine = str(options.view_as(StandardOptions).runner)
     with Progress(units, "units", f"{what} ({engine})") as bar:
 
         def look() -> None:

@@ -1,6 +1,6 @@
 """Classes as people type them, by all values of a column: which are one class, none, or several.
-Where MIN_SEVERAL of the cells have several the task is multi-label,
-and an empty list is none of the classes; elsewhere such a cell gives no class.
+Where MIN_SEVERAL of the cells have several the task is multi-label, and an empty list is none of
+the classes; elsewhere such a cell gives no class.
 """
 
 import re
@@ -19,15 +19,14 @@ from amazon_electra.beam_jobs.labels.stars import TABLES, strip_quotes
 LABEL = "label."  # what the column of a label begins with, in a mapping and in a corpus
 TASK = "label:"  # what its task begins with
 SEVERAL = "\x1f"  # between the classes of a text, which are in order; by itself an empty list
-CONTRADICTED = "contradictions"
-"""Folder of JSON lines with the places of texts whose copies have several classes."""
+CONTRADICTED = "contradictions"  # folder of JSON lines: texts whose copies have several classes
 MIN_SEVERAL = 0.01  # of the cells with a value, from which on a column is multi-label
 MISSING = frozenset(TABLES["missing"])  # folded
 INVISIBLE = dict.fromkeys([0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF, 0xAD])
 AROUND_SIGNS = re.compile(r"\s*([>/|])\s*")  # spaces around the signs of a path
 PATH_SIGNS = (">", "/")
 NUMBER = re.compile(r"([-+]?)0*(\d+)(?:[.,]0+)?")
-WHOLE_NUMBER = re.compile(r"(-?\d+)\.0+")
+WHOLE_NUMBER = re.compile(r"^(-?\d+)\.0+$")
 TRUTH = {"true": "1", "false": "0"}
 DELIMITERS = "|;"  # between several values in a cell, where one stands alone elsewhere
 MIN_SINGLE = 0.9  # of the cells with a delimiter have such a value, or none is a list
@@ -54,10 +53,8 @@ def parse_label(value: Any) -> str | None:
         return "true" if value else "false"
     if not isinstance(value, (str, int, float, Decimal)) or value != value:  # NaN
         return None
-    text = strip_quotes(str(value).strip())
-    if whole := WHOLE_NUMBER.fullmatch(text):
-        text = whole[1]
-    if text.lower() in ("true", "false"):
+    text = WHOLE_NUMBER.sub(r"\1", strip_quotes(str(value).strip()))
+    if text.lower() in TRUTH:
         text = text.lower()
     return text if 0 < len(text) <= MAX_CHARACTERS else None
 
@@ -162,10 +159,9 @@ def describe_values(counts: Mapping[str, int], values: LabelValues, column: str)
     for part in (part for value in counts for part in values.split_cell(value)):
         spellings.setdefault(values.find_class(part) or part, set()).add(part)
     joined = sorted((name, sorted(typed)) for name, typed in spellings.items() if len(typed) > 1)
-    said = []
-    if joined:
-        shown = "; ".join(f"{', '.join(typed[:SHOWN])} → {name}" for name, typed in joined[:SHOWN])
-        said.append(f"spellings that are one class: {shown}; `fold_labels false` keeps them apart")
+    shown = [f"{', '.join(typed[:SHOWN])} → {name}" for name, typed in joined[:SHOWN]]
+    how = "; `fold_labels false` keeps them apart"
+    said = [f"spellings that are one class: {'; '.join(shown)}{how}"] if joined else []
     for sign in PATH_SIGNS:
         if 2 * sum(sign in name for name in spellings) > len(spellings):
             said.append(f"{show_option('--label', column + sign)} reads the first levels of paths")
@@ -175,5 +171,4 @@ def describe_values(counts: Mapping[str, int], values: LabelValues, column: str)
 
 def keep_frequent(counts: Mapping[str, int]) -> dict[str, int]:
     """Return MAX_SPELLINGS values at most, the most frequent ones."""
-    chosen = sorted(counts, key=lambda value: (-counts[value], value))[:MAX_SPELLINGS]
-    return {value: counts[value] for value in sorted(chosen)}
+    return dict(sorted(Counter(dict(sorted(counts.items()))).most_common(MAX_SPELLINGS)))

@@ -110,5 +110,5 @@ def test_the_help_has_bounds_and_default(capsys):
     told = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "tokens (at least 16, at most 512, default: 128)" in told
     assert "[choices: a, b]" in told
-    assert "of all (default: 0.5)" in told
+    assert "of all [default: 0.5]" in told
     assert "More is" not in told

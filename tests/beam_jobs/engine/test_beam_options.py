@@ -13,7 +13,8 @@ def test_direct_runner_is_resolved():
         ["--runner=DirectRunner", "--direct_num_workers=3"], 0
     )
     assert found.view_as(StandardOptions).runner == "FnApiRunner"
-    assert beam_options.describe_engine(found) == "FnApiRunner, multi_processing, 3 worker(s)"
+    direct = found.view_as(DirectOptions)
+    assert (direct.direct_running_mode, direct.direct_num_workers) == ("multi_processing", 3)
 
 
 @pytest.mark.parametrize(("input_bytes", "small"), [(1_000, True), (1_000_000_000, False)])

@@ -16,11 +16,12 @@ from amazon_electra.beam_jobs.corpus.write import WrittenUnit
 from amazon_electra.beam_jobs.deduplication.evaluation_texts import identify_file
 from amazon_electra.beam_jobs.engine.units import check_failed
 from amazon_electra.beam_jobs.labels import values
-from amazon_electra.beam_jobs.labels.classes import choose_classes, warn_of_label
+from amazon_electra.beam_jobs.labels.classes import TRAINED_SPLITS, choose_classes, warn_of_label
 from amazon_electra.beam_jobs.labels.stars import decode_ratings
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 T = TypeVar("T")
+MIN_WITHHELD = 0.05  # of the reviews to train on: when more are withheld, it is said
 ON_TEN = (
     "stars are on the scale 0-10: 0–3 negative, 4–6 neither, 7–10 positive; answers to a question "
     "for NPS are read by `--stars-scale nps`"
@@ -113,13 +114,20 @@ def summarize_corpus(
         mapped = scale.map_ratings(np.array([number for number, _ in ratings]))
         unknown = sum(n for n, code in zip(ratings.values(), mapped, strict=True) if not code)
         notes.append({"stars_unknown": unknown} if unknown else {})
+    sides, lost = sum_counts(unit.splits for unit in written), dropped.get("withheld", 0)
+    of = lost + sum(sides.get(side, 0) for side in TRAINED_SPLITS)
+    if lost > MIN_WITHHELD * of:
+        about.append(
+            f"{lost:,} of {of:,} reviews to train on ({lost / of:.0%}) are withheld: they nearly "
+            "repeat dev or test reviews or evaluation texts"
+        )
     noted, withheld = sum_counts(notes), sorted(map(identify_file, plan.withheld_files))
     return {
         "bytes": sum(unit.bytes for unit in prepared),
         "read": read,
         "kept": kept,
         "dropped": dropped,
-        "splits": sum_counts(unit.splits for unit in written),
+        "splits": sides,
         "split_by": {"by": plan.config.split_by, "without": noted.get(NO_KEY, 0)},
         "stars": sum_counts(unit.stars for unit in written),
         "sentences": sum(unit.sentences for unit in written),

@@ -67,6 +67,7 @@ def test_no_near_copy_of_a_dev_or_test_review_is_trained_on(tmp_path, reviews, m
     assert list_leaks(tmp_path / "corpus") == []
     withheld = result["dropped"]["withheld"]
     assert withheld > 20
+    assert any(f"{withheld:,} of " in line for line in result["warnings"])
     monkeypatch.setattr(UnitMatches, "mark_near", lambda *given: np.zeros(len(given[2]), bool))
     run_job(tmp_path / "without", "--input", dump, *split)
     assert len(list_leaks(tmp_path / "without")) == withheld

@@ -14,7 +14,7 @@ from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.dumps.preview import Preview, read_previews
 from amazon_electra.flows.policy import Counts, Decision, decide
-from amazon_electra.flows.runner.processes import StageProcesses
+from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.dump import DumpListing, ListedDump, build_dump_stage
 from amazon_electra.flows.stages.origin import build_start_stage
@@ -41,7 +41,7 @@ class RunPlan:
     classes: Sequence[ClassesInWords] = ()
     """Of tasks that have labels, and of others."""
     find_champion: Callable[[str], Stage | None] = find_nothing
-    begun: StageProcesses | None = None
+    begun: StageRunner | None = None
     """Make its encoder and corpus already."""
     notes: list[str] = field(default_factory=list)
     """Sentences about what it does, and why, as far as that is known."""
@@ -78,7 +78,7 @@ class RunPlan:
         corpus = build_corpus_stage(form, self.dump, store)
         if store.manifest(self.dump) is None:
             store.publish(self.dump, dict(self.dump.result))
-        begun = StageProcesses(store)
+        begun = StageRunner(store)
         for stage in (self.origin, corpus):
             if stage and store.manifest(stage) is None:
                 begun.begin(stage)

@@ -32,19 +32,12 @@ LEASE_SECONDS = 60.0
 """How long a killed run still holds the accelerator: the least that Prefect takes."""
 
 
-class NotTried(JobFailed):
-    """A stage whose inputs failed."""
-
-
 def is_transient_failure(task: Any, run: Any, state: Any) -> bool:
     """Return whether another attempt may mend a failed task: a lost connection or a killed process
     may, a bug or bad input does not.
     """
     failure = state.result(raise_on_failure=False)
-    may_pass = isinstance(failure, TransientError | ConnectionError | TimeoutError)
-    if may_pass and run.run_count <= len(RETRY_DELAYS):
-        find_run_logger().warning("tried again after attempt %d: %s", run.run_count, failure)
-    return may_pass
+    return isinstance(failure, TransientError | ConnectionError | TimeoutError)
 
 
 def create_task(function: Callable[[], Any], name: str, run_name: str) -> Any:
@@ -71,7 +64,7 @@ def call_with_retries(name: str, function: Callable[[], T]) -> T:
 
 
 class PrefectStageMaker:
-    """Makes each stage in a Prefect task of its name, which is a chain's first stage's."""
+    """Makes each chain of stages in a Prefect task of its first one's name."""
 
     def __init__(self, runner: StageRunner, takes_accelerator: bool = False):
         """`takes_accelerator`: trainings wait for the machine's one accelerator."""
@@ -103,20 +96,20 @@ class PrefectStageMaker:
                     except KeyboardInterrupt as stopped:
                         self.is_stopped = True
                         group = groups.throw(stopped)
-                        self.runner.processes.is_ending = False
+                        self.runner.is_ending = False
                         continue
                     if failed and not group.may_fail:
                         raise_failures(failed, len(group.chains))
                     self.failed |= {stage.label: error for stage, error in failed}
                     group = groups.send({stage.path: error for stage, error in failed})
         finally:
-            self.runner.processes.end()
+            self.runner.end()
         return self.stages[-1]
 
     def make_group(self, group: Group) -> Failures:
         """Divide the cores among the chains of a group and make them, in their order, each after
-        those that make what it is made of. Return the first stage of each that failed; what was to
-        be made of it is not tried.
+        those that make what it is made of. Return the first stage of each that failed, without
+        those that were to be made of it.
         """
         waiting = allocate_threads(group.chains, group.at_once)
         stages = [stage for chain in waiting for stage in chain]
@@ -143,15 +136,14 @@ class PrefectStageMaker:
                     future.wait()
                     chain = running.pop(future)
                     unmade -= {stage.path for stage in chain}
-                    if future.state.name == "NotReady":
-                        failed.append((chain[0], NotTried("what it is made of failed")))
-                    elif not future.state.is_completed():
-                        error = future.result(raise_on_failure=False)
-                        if not isinstance(error, Exception):
-                            raise error
-                        failed.append((chain[0], error))
+                    if future.state.is_completed() or future.state.name == "NotReady":
+                        continue
+                    error = future.result(raise_on_failure=False)
+                    if not isinstance(error, Exception):
+                        raise error
+                    failed.append((chain[0], error))
         except BaseException:
-            self.runner.processes.end()
+            self.runner.end()
             raise
         finally:
             for future in running:  # their children have ended
@@ -181,8 +173,8 @@ def hold_accelerator() -> Iterator[None]:
 
 
 def raise_failures(failed: Failures, chains: int) -> None:
-    """Raise the one failure, or the first that another did not follow from, with how many."""
-    first = next((error for _, error in failed if not isinstance(error, NotTried)), failed[0][1])
+    """Raise the first failure, with how many there are."""
+    first = failed[0][1]
     if len(failed) > 1 and isinstance(first, JobFailed | UserError):
         raise type(first)(f"{len(failed)} of {chains} failed; the first: {first}")
     raise first

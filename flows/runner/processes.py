@@ -8,23 +8,16 @@ import json
 import os
 import signal
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from select import select
 from typing import IO, Any, NoReturn
 
 from amazon_electra.beam_jobs.core.children import GRACE_SECONDS, bind_command
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
-from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.flows.store.stage import Stage, write_request
-from amazon_electra.flows.store.store import REQUEST, Store
 
-RUN_STAGE = "amazon_electra.flows.run_stage"
 POLL_SECONDS = 1.0
 """Between two looks into the log of a job for its progress."""
 PYTHON_ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
@@ -111,109 +104,6 @@ def end_children(children: Sequence[Child]) -> None:
         child.end(max(0.0, deadline - time.monotonic()))
 
 
-class StageProcesses:
-    """The child processes of a run that make its stages, each one stage after another. A process
-    whose stage fails ends, so nothing of the failure is left for the next one.
-    """
-
-    def __init__(self, store: Store):
-        self._store, self._lock = store, threading.Lock()
-        self._starter = ThreadPoolExecutor(1, thread_name_prefix="children")
-        """The thread that starts all children: they end with the thread that started them."""
-        self._living: list[Child] = []
-        self._idle: list[Child] = []
-        self._begun: dict[str, Child] = {}
-        self.is_ending = False
-        """Whether no stage is begun: the run ends, or goes on once all have ended."""
-
-    def begin(self, stage: Stage) -> None:
-        """Have a process make a stage that is followed later, though it may be complete by then."""
-        self._begun[stage.path] = self._order(stage)
-
-    def is_begun(self, stage: Stage) -> bool:
-        return stage.path in self._begun
-
-    def follow(self, stage: Stage) -> Iterator[dict[str, Any]]:
-        """Yield what happens to a stage until it is complete: that another process is making it
-        (`waits`), that it has `begun`, its `progress`, a `link`; raise why it cannot be made.
-        """
-        child = self._begun.pop(stage.path, None) or self._order(stage)
-        place, is_over = (child.log, child.log_start), False
-        try:
-            with ExitStack() as stack:
-                log: IO[bytes] | None = None
-                while not is_over:
-                    event = read_event(child)
-                    if event["is"] == "begun":
-                        place = Path(event["log"]), event["start"]
-                        log = stack.enter_context(open(place[0], "rb"))
-                        log.seek(place[1])
-                    if event["is"] in ("begun", "waits"):
-                        yield event
-                    yield from read_reports(log) if log else ()
-                    is_over = event["is"] in ("made", "failed")
-            if event["is"] == "failed":
-                self._refuse_when_ending()
-                raise_failure(stage.label, event, *place)
-        except BaseException:
-            child.end()
-            raise
-        if stage.resources.beside:  # it has yielded its cores, and may not take them back
-            child.end()
-        else:
-            with self._lock:
-                self._idle.append(child)
-
-    def end_idle(self) -> None:
-        """End the processes that make nothing."""
-        with self._lock:
-            ended, self._idle = self._idle, []
-        end_children(ended)
-
-    def end(self) -> None:
-        """End all processes, with one grace, and begin no stage until `is_ending` is false again.
-
-        A cancelled flow learns it in its main thread only; the threads that follow find them ended.
-        """
-        self.is_ending = True
-        with self._lock:
-            living = [child for child in self._living if child.returncode is None]
-            self._idle = []
-        end_children(living)
-
-    def _order(self, stage: Stage) -> Child:
-        """Have a process make a stage: an idle one of the same environment, or a new one."""
-        folder = self._store.folder(stage)
-        folder.mkdir(parents=True, exist_ok=True)
-        stage.prepare(self._store, folder)
-        write_json(folder / REQUEST, write_request(stage))
-        environment = {"AMAZON_ELECTRA_PROGRESS": "json", "MLFLOW_TRACKING_URI": ""}
-        environment |= stage.list_environment(self._store)
-        with self._lock:
-            child = next((one for one in self._idle if one.environment == environment), None)
-            if child:
-                self._idle.remove(child)
-        if child is None:
-            self.end_idle()
-            child = self._start(environment)
-        assert child.stdin is not None
-        child.stdin.write(f"{stage.path}\n".encode())
-        return child
-
-    def _start(self, environment: Mapping[str, str]) -> Child:
-        command = [sys.executable, "-m", RUN_STAGE, "--events", self._store.address]
-        log = self._store.root / "logs" / "jobs.log"  # of what they write before a stage begins
-        with self._lock:
-            self._refuse_when_ending()
-            child = self._starter.submit(Child, command, log, environment, True).result()
-            self._living = [one for one in self._living if one.returncode is None] + [child]
-        return child
-
-    def _refuse_when_ending(self) -> None:
-        if self.is_ending:
-            raise InterruptedError("the run is ending")
-
-
 def read_event(child: Child) -> dict[str, Any]:
     """Return what a process says next (run_stage.py), or `nothing` after POLL_SECONDS."""
     assert child.stdout is not None
@@ -223,14 +113,14 @@ def read_event(child: Child) -> dict[str, Any]:
     return dict(json.loads(line)) if line else {"is": "failed", "code": child.wait()}
 
 
-def read_reports(log: IO[bytes]) -> Iterator[dict[str, Any]]:
-    """Yield what a job has reported in its log since the last call."""
+def read_reports(log: IO[bytes]) -> Iterator[tuple[str, Any]]:
+    """Yield what a job has reported in its log since the last call, as events of listeners."""
     while (line := log.readline()).endswith(b"\n"):
         if line.startswith(b"PROGRESS "):
             with suppress(ValueError):
-                yield {"is": "progress", "progress": json.loads(line.removeprefix(b"PROGRESS "))}
+                yield "on_progress", json.loads(line.removeprefix(b"PROGRESS "))
         elif line.startswith(b"JOB "):  # beam_jobs.core.progress.announce_job
-            yield {"is": "link", "address": line.decode().removeprefix("JOB ").strip()}
+            yield "on_link", line.decode().removeprefix("JOB ").strip()
     log.seek(-len(line), os.SEEK_CUR)
 
 
@@ -241,7 +131,8 @@ def raise_failure(name: str, event: Mapping[str, Any], log: Path, start: int) ->
     code = event["code"] or os.EX_TEMPFAIL
     cause = event.get("error") or find_cause(code, log, start)
     if code == os.EX_TEMPFAIL or read_signal(code) in TRANSIENT_SIGNALS:
-        raise TransientError(f"{name} failed: {cause} (exit code {code}; log: {log})")
+        again = "a second attempt may pass"
+        raise TransientError(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
     again = "the same command continues at this stage once the cause is fixed"
     raise JobFailed(f"{name} failed: {cause} (exit code {code}; {again}; log: {log})")
 

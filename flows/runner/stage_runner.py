@@ -1,8 +1,11 @@
-"""Makes stages, shows how to listeners, and mirrors their curves into MLflow."""
+"""Makes stages in child processes, shows how to listeners, and mirrors their curves into MLflow."""
 
 import logging
 import os
+import sys
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import ContextVar
 from dataclasses import replace
@@ -10,15 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
-from amazon_electra.flows.runner.processes import StageProcesses
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.flows.runner.processes import (
+    Child,
+    end_children,
+    raise_failure,
+    read_event,
+    read_reports,
+)
 from amazon_electra.flows.store.flatten import flatten_numbers, flatten_parameters
-from amazon_electra.flows.store.stage import Stage
-from amazon_electra.flows.store.store import LOG, Manifest, Store
+from amazon_electra.flows.store.stage import Stage, write_request
+from amazon_electra.flows.store.store import REQUEST, Manifest, Store
 from amazon_electra.model.tracking.mlflow_run import FINGERPRINT, TrackedRun, Tracking
 
 log = logging.getLogger("amazon_electra")
-TRAINED = ("discriminator", "encoder")
-"""Folder of what a pre-training made (model/pretraining/save.py), the first that is there."""
+RUN_STAGE = "amazon_electra.flows.run_stage"
 
 listeners: ContextVar[tuple[Any, ...]] = ContextVar("listeners", default=())
 """Show the runs that this context starts, besides Prefect: the terminal of `amazon-electra run`
@@ -26,23 +35,29 @@ listeners: ContextVar[tuple[Any, ...]] = ContextVar("listeners", default=())
 
 
 class StageRunner:
-    """Makes stages in a store, notifies the listeners, and mirrors their curves into MLflow."""
+    """Makes the stages of a run in processes of its own, each one stage after another. A process
+    whose stage fails ends, so nothing of the failure is left for the next one.
+    """
 
     def __init__(
         self,
         store: Store,
-        listeners: Sequence[Any],
-        tracking: Tracking,
+        listeners: Sequence[Any] = (),
+        tracking: Tracking | None = None,
         tags: Mapping[str, str] | None = None,
-        processes: StageProcesses | None = None,
     ):
-        """Each listener has methods of the names of events, and drops what it cannot show: it
-        cannot stop a run. `processes` make the first stages already.
-        """
-        self.store, self.listeners, self.tracking = store, listeners, tracking
-        self.tags, self.processes = tags or {}, processes or StageProcesses(store)
-        self.tracked = dict[str, TrackedRun]()
-        """Fingerprint of a stage that was made here → its run in MLflow."""
+        """Each listener has methods of the names of events. `tags` are those of runs in MLflow."""
+        self.store, self.listeners = store, listeners
+        self.tracking = tracking or Tracking("")  # one that is not started sends nothing
+        self.tags, self._tracked = tags or {}, dict[str, TrackedRun]()
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="children")
+        """The thread that starts all children: they end with the thread that started them."""
+        self._lock = threading.Lock()
+        self._living, self._idle = list[Child](), list[Child]()
+        self._begun = dict[str, Child]()
+        """By the path of a stage that nobody follows yet."""
+        self.is_ending = False
+        """Whether no stage is begun: the run ends, or goes on once all processes have ended."""
 
     def complete_chain(self, chain: Sequence[Stage]) -> None:
         """Make stages one after the other. The last one's numbers are logged to the tracked run of
@@ -58,7 +73,7 @@ class StageRunner:
             f"{result.get('split', 'test')}.{name.removesuffix('.value')}": value
             for name, value in flatten_numbers(result.get("metrics", {})).items()
         }
-        if run := self.tracked.get(stage.fingerprint):
+        if run := self._tracked.get(stage.fingerprint):
             self.tracking.log_metrics(metrics, run)
         elif (folder / "metrics.jsonl").exists():
             metrics |= flatten_numbers(manifests[chain.index(stage)]["result"])
@@ -69,7 +84,7 @@ class StageRunner:
         complete.
         """
         manifest, is_ours = self.store.manifest(stage), False
-        if manifest is None or self.processes.is_begun(stage):
+        if manifest is None or stage.path in self._begun:
             if stage.has_job:
                 is_ours = self._make(stage)
             else:
@@ -83,41 +98,90 @@ class StageRunner:
         return manifest
 
     def _make(self, stage: Stage) -> bool:
-        """Show how a stage is made, and mirror its curves; return whether it was made here, not by
-        another run meanwhile.
+        """Have a stage made, show how, and mirror its curves; return whether it was made here, not
+        by another run meanwhile.
         """
-        folder, has_begun, tracked = self.store.folder(stage), False, None
+        child = self._begun.pop(stage.path, None) or self._order(stage)
+        place, report, tracked = (child.log, child.log_start), None, None
         try:
             with ExitStack() as stack:
-                for event in self.processes.follow(stage):
-                    if event["is"] == "begun":
-                        has_begun = True
+                event: dict[str, Any] = {"is": ""}
+                while event["is"] != "made":
+                    event = read_event(child)
+                    if event["is"] == "waits":
+                        self.notify("on_wait", stage)
+                    elif event["is"] == "begun":
+                        place = Path(event["log"]), event["start"]
+                        report = stack.enter_context(open(place[0], "rb"))
+                        report.seek(place[1])
                         self.notify("on_start", stage, event["log"])
                         if stage.tracked:
                             follow = self.tracking.follow_folder(*self._describe(stage))
                             tracked = stack.enter_context(follow)
-                            self.tracked[stage.fingerprint] = tracked
-                    elif event["is"] == "waits":
-                        self.notify("on_wait", stage)
-                    elif event["is"] == "link":
-                        self.notify("on_link", stage, event["address"])
-                    else:
-                        self.notify("on_progress", stage, event["progress"])
+                            self._tracked[stage.fingerprint] = tracked
+                    for name, what in read_reports(report) if report else ():
+                        self.notify(name, stage, what)
+                    if event["is"] == "failed":
+                        self._refuse_when_ending()
+                        raise_failure(stage.label, event, *place)
                 if tracked and (made := self.store.manifest(stage)):
                     self.tracking.log_metrics(flatten_numbers(made["result"]), tracked)
-                    if name := next((name for name in TRAINED if (folder / name).is_dir()), ""):
-                        self.tracking.log_folder(folder / name, name, tracked)
-        except JobFailed as failure:
-            self.notify("on_failure", stage, str(failure))
-            raise
-        except UserError as mistake:
-            self.notify("on_failure", stage, f"{mistake} (log: {folder / LOG})")
-            raise
-        except (KeyboardInterrupt, InterruptedError):
-            if has_begun:
+        except BaseException as error:
+            child.end()
+            if isinstance(error, JobFailed | UserError):
+                self.notify("on_failure", stage, str(error))
+            elif report:
                 self.notify("on_stop", stage)
             raise
-        return has_begun
+        if stage.resources.beside:  # it has yielded its cores, and may not take them back
+            child.end()
+        else:
+            with self._lock:
+                self._idle.append(child)
+        return report is not None
+
+    def begin(self, stage: Stage) -> None:
+        """Have a process make a stage that is followed later, though it may be complete by then."""
+        self._begun[stage.path] = self._order(stage)
+
+    def _order(self, stage: Stage) -> Child:
+        """Have a process make a stage: an idle one of the same environment, or a new one."""
+        folder = self.store.folder(stage)
+        folder.mkdir(parents=True, exist_ok=True)
+        stage.prepare(self.store, folder)
+        write_json(folder / REQUEST, write_request(stage))
+        environment = {"AMAZON_ELECTRA_PROGRESS": "json", "MLFLOW_TRACKING_URI": ""}
+        environment |= stage.list_environment(self.store)
+        with self._lock:
+            child = next((one for one in self._idle if one.environment == environment), None)
+            others = [] if child else self._idle
+            self._idle = [one for one in self._idle if child and one is not child]
+        end_children(others)
+        if child is None:
+            command = [sys.executable, "-m", RUN_STAGE, "--events", self.store.address]
+            jobs = self.store.root / "logs" / "jobs.log"  # what they write before a stage begins
+            with self._lock:
+                self._refuse_when_ending()
+                child = self._starter.submit(Child, command, jobs, environment, True).result()
+                self._living = [one for one in self._living if one.returncode is None] + [child]
+        assert child.stdin is not None
+        child.stdin.write(f"{stage.path}\n".encode())
+        return child
+
+    def end(self) -> None:
+        """End all processes, with one grace, and begin no stage until `is_ending` is false again.
+
+        A cancelled flow learns it in its main thread only; the threads that follow find them ended.
+        """
+        self.is_ending = True
+        with self._lock:
+            living = [child for child in self._living if child.returncode is None]
+            self._idle = []
+        end_children(living)
+
+    def _refuse_when_ending(self) -> None:
+        if self.is_ending:
+            raise InterruptedError("the run is ending")
 
     def _describe(self, stage: Stage) -> tuple[str, Path, dict[str, str], dict[str, str]]:
         """Return the name, folder, parameters and tags of a stage's run in MLflow."""

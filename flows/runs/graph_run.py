@@ -19,7 +19,6 @@ from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.plan import RunPlan, format_total, list_lines, plan_run, planned
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
-from amazon_electra.flows.runner.processes import StageProcesses
 from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
 from amazon_electra.flows.runs.champion import find_champion, register_models
 from amazon_electra.flows.runs.follow import follow_run
@@ -81,7 +80,7 @@ def run_graph(
     store: Store,
     dump: Stage | None,
     notes: Sequence[str] = (),
-    begun: StageProcesses | None = None,
+    begun: StageRunner | None = None,
 ) -> dict[str, Any]:
     """Make every stage of a graph, the last of which is the report; return the paths of what a
     person looks at next, and what failed without ending the run. What is added to `notes` meanwhile
@@ -99,9 +98,10 @@ def run_graph(
         call_with_retries("champion", partial(list_registries, uri))
     find = partial(find_champion, wish, store, uri)
     find_later = cache(find)  # once the models are made, hours later, it may be another one
-    shown = [artifacts.PrefectRun(tracking), *listeners.get()]
-    runner = StageRunner(store, shown, tracking, tags, begun)
-    shown.append(artifacts.Answers(runner))
+    runner = begun or StageRunner(store)
+    runner.tracking, runner.tags = tracking, tags
+    answers = artifacts.Answers(runner)
+    runner.listeners = [artifacts.PrefectRun(tracking), *listeners.get(), answers]
     # A worker of a pool has the accelerator of its host. A server for one run frees nothing that a
     # killed run held.
     context = FlowRunContext.get()

@@ -12,7 +12,10 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
+
+import yaml
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
 from amazon_electra.beam_jobs.core.locks import try_lock
@@ -28,25 +31,10 @@ LOST_SECONDS = 900
 """A run without a heartbeat for so long is marked Crashed: longer than the eight minutes for which
 a run outlives a server that is away.
 """
-NO_TELEMETRY = {
-    "DO_NOT_TRACK": "true",
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
-}
-CLIENT = {
-    "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
-    "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
-    "PREFECT_TASKS_DEFAULT_PERSIST_RESULT": "false",
-    "PREFECT_API_REQUEST_TIMEOUT": "20",
-    "PREFECT_CLIENT_MAX_RETRIES": "8",
-    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-    "PYTHONSAFEPATH": "1",
-}
-"""Eight retries wait for 2 + 4 + … + 256 s. Runs import no code of the folder they are started in,
-and keep no results in Prefect, which would read them as code.
-"""
+SETTINGS: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("settings.yaml").read_text(encoding="utf-8")
+)
+NO_TELEMETRY, CLIENT = SETTINGS["every"], SETTINGS["client"]
 
 
 def build_client_environment(store: Path, api_url: str = "") -> dict[str, str]:

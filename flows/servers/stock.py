@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -23,9 +23,9 @@ from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT, Child, interrupt_on_signals
 from amazon_electra.flows.servers.access import (
     HOST,
-    NO_TELEMETRY,
     PASSWORD_FILE,
     READY_FILE,
+    SETTINGS,
     build_client_environment,
     build_mlflow_access,
     build_prefect_access,
@@ -40,74 +40,52 @@ from amazon_electra.model.tracking.mlflow_client import is_new_database
 
 START_SECONDS = 300.0  # the first start creates the database: 8 s on two idle cores
 POLL_SECONDS = 1.0
-MLFLOW_ACCESS = """[mlflow]
-default_permission = NO_PERMISSIONS
-auth_cache_ttl_seconds = 60
-authorization_function = mlflow.server.auth:authenticate_request_basic_auth
-database_uri = sqlite:///{}
-"""
 
 
 def start_prefect_server(store: Path, port: int, factory: str = "create_server") -> Child:
-    """Start a Prefect server on the store; the caller waits until it answers. `factory` is a
-    function of servers/prefect_app.py.
-    """
-    (store / "prefect").mkdir(parents=True, exist_ok=True)
-    app, url = f"amazon_electra.flows.servers.prefect_app:{factory}", f"http://{HOST}:{port}"
-    settings = {
-        **build_client_environment(store, f"{url}/api"),
-        # leases in memory would leave the accelerator taken for ever after a restart
-        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage"
-        ".filesystem",
-        "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
-        "PREFECT_SERVER_UI_V2_ENABLED": "false",  # it asks a third party for its settings
-        "PREFECT_SERVER_API_AUTH_STRING": read_password(store),
-        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url,
-        "PREFECT_SERVER_UI_API_URL": f"{url}/api",
-    }
-    command = [sys.executable, "-m", "uvicorn", "--factory", app, "--log-level", "warning"]
-    command += ["--host", HOST, "--port", str(port)]
-    return Child(command, store / "logs" / "prefect.log", settings)
+    """Start a Prefect server on the store by a function of servers/prefect_app.py."""
+    app = f"amazon_electra.flows.servers.prefect_app:{factory}"
+    command = ["uvicorn", "--factory", app, "--log-level", "warning"]
+    return start_server("prefect", command, store, port)
 
 
 def start_mlflow_server(store: Path, port: int) -> Child:
-    """Start an MLflow server on the store; the caller waits until it answers.
-
-    Its processes on this machine read and write artifacts as files.
-    """
+    """Start an MLflow server on the store."""
     folder, database = store / "mlflow", resolve_mlflow_database(store)
     folder.mkdir(parents=True, exist_ok=True)
     if is_new_database(database):  # a server that is interrupted while it makes one leaves half
         maker = [sys.executable, "-m", "amazon_electra.model.tracking.mlflow_client", database]
         subprocess.run(maker, check=True, env=os.environ | PYTHON_ENVIRONMENT)
-    user, _, password = read_password(store).partition(":")
+    read_password(store)
     access, users = folder / "access.ini", folder / "access.db"
     if users.exists() and users.stat().st_mtime < (store / PASSWORD_FILE).stat().st_mtime:
         users.unlink()  # it has the password of an earlier file
-    access.write_text(MLFLOW_ACCESS.format(users), encoding="utf-8")
-    settings = {
-        **NO_TELEMETRY,
-        "MLFLOW_BACKEND_STORE_URI": database,
-        "MLFLOW_ARTIFACTS_DESTINATION": locate_artifacts(store),
-        "MLFLOW_DEFAULT_ARTIFACT_ROOT": locate_artifacts(store),
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        "MLFLOW_AUTH_CONFIG_PATH": str(access),
-        "MLFLOW_AUTH_ADMIN_USERNAME": user,
-        "MLFLOW_AUTH_ADMIN_PASSWORD": password,
-        "MLFLOW_FLASK_SERVER_SECRET_KEY": secrets.token_hex(32),
-    }
-    command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth"]
-    command += ["--host", HOST, "--port", str(port), "--workers", "1"]
-    return Child(command, store / "logs" / "mlflow.log", settings)
+    access.write_text(SETTINGS["access.ini"].format(users=users), encoding="utf-8")
+    command = ["mlflow", "server", "--app-name", "basic-auth", "--workers", "1"]
+    known = {"database": database, "artifacts": locate_artifacts(store), "access": access}
+    return start_server("mlflow", command, store, port, **known)
+
+
+def start_server(
+    name: str, command: Sequence[str], store: Path, port: int, **known: object
+) -> Child:
+    """Start a server with its part of settings.yaml; the caller waits until it answers."""
+    (store / name).mkdir(parents=True, exist_ok=True)
+    user, _, password = read_password(store).partition(":")
+    known |= {"user": user, "password": password, "secret": secrets.token_hex(32)}
+    known["url"] = url = f"http://{HOST}:{port}"
+    own = {name: text.format(**known) for name, text in SETTINGS[name].items()}
+    words = [sys.executable, "-m", *command, "--host", HOST, "--port", str(port)]
+    settings = build_client_environment(store, f"{url}/api") | own
+    return Child(words, store / "logs" / f"{name}.log", settings)
 
 
 def start_deployments(store: Store) -> Child:
     """Start the process that serves the deployments."""
     (store.root / READY_FILE).unlink(missing_ok=True)
     command = [sys.executable, "-m", "amazon_electra.flows.ui.deployments", store.address]
-    shipped = {"PREFECT_RUNNER_POLL_FREQUENCY": "3", "PREFECT_RUNNER_PROCESS_LIMIT": "16"}
-    shipped |= {"HF_HUB_OFFLINE": "1"}
-    environment = {name: os.environ.get(name, value) for name, value in shipped.items()}
+    shipped = SETTINGS["deployments"].items()
+    environment = {name: os.environ.get(name, value) for name, value in shipped}
     return Child(command, store.root / "logs" / "deployments.log", environment)
 
 
@@ -175,7 +153,7 @@ def run_servers(store: Store, prefect_port: int, mlflow_port: int) -> None:
         os.environ.update(build_prefect_access(root) | build_mlflow_access(root))
         os.environ["MLFLOW_TRACKING_URI"] = mlflow
 
-        def start(name: str, child: Child, is_well: Callable[[], bool]) -> None:
+        def add(name: str, child: Child, is_well: Callable[[], bool]) -> None:
             running[name] = child
             stack.callback(child.end)
             wait_until_healthy(name, child, is_well)
@@ -183,10 +161,10 @@ def run_servers(store: Store, prefect_port: int, mlflow_port: int) -> None:
 
         with suppress(KeyboardInterrupt):  # in the order in which they need each other
             server = start_prefect_server(root, prefect_port)
-            start("Prefect server", server, lambda: is_healthy(f"{prefect}/api/health"))
+            add("Prefect server", server, lambda: is_healthy(f"{prefect}/api/health"))
             server = start_mlflow_server(root, mlflow_port)
-            start("MLflow server", server, lambda: is_healthy(f"{mlflow}/health"))
-            start("deployments", start_deployments(store), (root / READY_FILE).exists)
+            add("MLflow server", server, lambda: is_healthy(f"{mlflow}/health"))
+            add("deployments", start_deployments(store), (root / READY_FILE).exists)
             print(f"Prefect UI  {prefect}   start runs: Deployments → domain-adaptation → Run")
             print(f"MLflow UI   {mlflow}/#/experiments")
             password = root / PASSWORD_FILE

@@ -20,11 +20,10 @@ def run(
     steps: int = 3,
     seconds_a_step: float = 0.0,
     gate: str = "",
-    model: str = "",
     how: str = "well",
 ) -> dict[str, object]:
-    """Its last step waits until the file `gate` is there; `model` is a folder that it writes, as a
-    pre-training does, and `how` what it does at its end, or `stubborn`.
+    """Its last step waits until the file `gate` is there; `how` is what it does at its end, or
+    `stubborn`.
     """
     output.mkdir(parents=True, exist_ok=True)
     attempts = output / "attempts"
@@ -48,9 +47,6 @@ def run(
     misbehave(how, len(attempts.read_text()))
     (output / "made.txt").write_text("made\n")
     (output / "threads").write_text(os.environ.get("OMP_NUM_THREADS", ""))
-    if model:
-        (output / model).mkdir(exist_ok=True)
-        (output / model / "config.json").write_text("{}")
     accuracy = {"value": 0.5, "low": 0.4, "high": 0.6}
     return {
         "steps": steps,

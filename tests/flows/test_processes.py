@@ -9,7 +9,7 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows.runner import processes
-from amazon_electra.flows.runner.processes import StageProcesses
+from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.store.store import Store
 from tests.flows.toy_graph import job
 from tests.patience import eventually
@@ -25,23 +25,32 @@ def store(tmp_path):
 @pytest.fixture
 def together(store):
     """Processes that make one stage after another."""
-    makers = StageProcesses(store)
-    yield makers
-    makers.end_idle()
+    runner = StageRunner(store)
+    yield runner
+    runner.end()
 
 
 def toy(title="a", **ways):
     return job("small", {}, ways, title=title)
 
 
-def make(store, stage, makers=None):
+class Reports(list):
+    """What jobs reported of their progress."""
+
+    def on_progress(self, stage, report):
+        self.append(report)
+
+
+def make(store, stage, runner=None):
     """Make a stage; return what its job reported of its progress."""
-    own = makers or StageProcesses(store)
+    own, reports = runner or StageRunner(store), Reports()
+    own.listeners = [reports]
     try:
-        return [e["progress"] for e in own.follow(stage) if e["is"] == "progress"]
+        own.complete_stage(stage)
     finally:
-        if not makers:
-            own.end_idle()
+        if not runner:
+            own.end()
+    return reports
 
 
 def alive(pid: int) -> bool:
@@ -92,7 +101,7 @@ def test_a_failure_names_its_cause_and_the_others_go_on(store, together, how, ki
     pids = [read_pid(store.folder(stage) / "pid") for stage in stages]
     assert pids[0] == pids[1]
     assert pids[3] not in pids[:3]
-    together.end_idle()
+    together.end()
     assert not any(map(alive, pids))
 
 

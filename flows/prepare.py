@@ -25,8 +25,7 @@ from amazon_electra.flows.plan import RunPlan, plan_prepared_run, plan_run
 from amazon_electra.flows.policy import Counts, Decision
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from amazon_electra.flows.runner.stage_runner import StageRunner
-from amazon_electra.flows.runs.follow import follow_run
-from amazon_electra.flows.runs.graph_run import check_engine, name_run
+from amazon_electra.flows.runs.graph_run import check_engine, follow_run, name_run
 from amazon_electra.flows.servers import stock
 from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.origin import warn_of_languages

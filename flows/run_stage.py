@@ -1,8 +1,7 @@
 """Makes stages: `python -m amazon_electra.flows.run_stage STORE STAGE/FINGERPRINT…`.
 
-The run that wants them writes the request of each, `stage.json`, into its folder. It starts this as
-`--events STORE`: each line of stdin names the next stage, each line of stdout is an event as JSON.
-So modules are imported once for all stages. The first that fails ends the process.
+A run writes `stage.json`, the request, into the folder of each, and starts this as `--events
+STORE`: each line of stdin names a stage, each of stdout is an event. The first failure ends it.
 """
 
 import argparse
@@ -44,9 +43,7 @@ def run() -> dict[str, Any]:
 def make(
     store: Store, path: str, on_event: Callable[[str], None] = lambda event: None
 ) -> dict[str, Any]:
-    """Make the stage of a folder, `STAGE/FINGERPRINT`, by the request that lies there, unless it is
-    complete, and return its result: lock, run, publish.
-    """
+    """Make the stage of `STAGE/FINGERPRINT`, unless it is complete; return its result."""
     if made := store.read_manifest(path):
         return dict(made["result"])
     files = [store.root / path / name for name in (REQUEST, STUDY)]  # written by the run
@@ -97,9 +94,7 @@ def serve(store: Store) -> NoReturn:
 
 
 def make_with_events(store: Store, path: str, events: int) -> int:
-    """Make a stage whose output goes to its log; write what happens to it as events, and return
-    the exit code.
-    """
+    """Make a stage whose output goes to its log; write events, and return the exit code."""
     failure = dict[str, Any]()
 
     def write_event(event: str, **more: Any) -> None:
@@ -126,9 +121,7 @@ def make_with_events(store: Store, path: str, events: int) -> int:
 
 
 def open_log(store: Store, path: str) -> dict[str, Any]:
-    """Send the output of this process to the log of a stage; return the log, and where its part
-    begins.
-    """
+    """Send the output of this process to the log of a stage; return where it begins."""
     log = store.root / path / LOG
     command = f"python -m amazon_electra.flows.run_stage {store.address} {path}"
     with open(log, "a", encoding="utf-8") as file:

@@ -55,7 +55,7 @@ def run_graph(
     from amazon_electra.flows.cli import running
 
     require_dump(given)
-    opened = build_store(store, dry_run)
+    opened = build_store(store)
     form = fill_form(Parameters, **given, recipe=recipe, store=opened.address)
     return running.print_plan(form, opened) if dry_run else running.execute_graph(form, opened)
 
@@ -99,7 +99,7 @@ def run_study(
     from amazon_electra.flows.cli import running
     from amazon_electra.flows.studies.study_file import load_study
 
-    opened = build_store(store, dry_run)
+    opened = build_store(store)
     given["study"] = {**given.get("study", {}), "file": name}
     form = fill_form(StudyForm, **given, recipe=recipe, store=opened.address)
     study = load_study(form)

@@ -17,8 +17,8 @@ StorePlace = Annotated[
 ]
 
 
-def build_store(place: object = None, is_dry: bool = False) -> "Store":
-    """Return the store, which need not be there yet; `is_dry`: nothing is written there."""
+def build_store(place: object = None) -> "Store":
+    """Return the store, which need not be there yet."""
     from amazon_electra.flows.store.store import Store
 
-    return Store(str(place or os.environ.get("AMAZON_ELECTRA_STORE") or "store"), is_dry)
+    return Store(str(place or os.environ.get("AMAZON_ELECTRA_STORE") or "store"))

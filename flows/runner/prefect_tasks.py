@@ -23,19 +23,13 @@ from amazon_electra.flows.store.stage import Stage
 
 T = TypeVar("T")
 Failures = list[tuple[Stage, Exception]]
-"""Stages with why they failed."""
-RETRY_DELAYS = [10.0, 60.0, 300.0]
-"""Seconds: a network hiccup, a restarted service, a pre-empted machine that comes back."""
-ACCELERATOR = "accelerator"
-"""Prefect's limit of runs that train at the same time: one."""
-LEASE_SECONDS = 60.0
-"""How long a killed run still holds the accelerator: the least that Prefect takes."""
+RETRY_DELAYS = [10.0, 60.0, 300.0]  # seconds: for a network, a service, a machine to come back
+ACCELERATOR = "accelerator"  # Prefect's limit of runs that train at the same time: one
+LEASE_SECONDS = 60.0  # for which a killed run still holds it: the least that Prefect takes
 
 
 def is_transient_failure(task: Any, run: Any, state: Any) -> bool:
-    """Return whether another attempt may mend a failed task: a lost connection or a killed process
-    may, a bug or bad input does not.
-    """
+    """Return whether another attempt may pass: after a lost connection or a killed process."""
     failure = state.result(raise_on_failure=False)
     return isinstance(failure, TransientError | ConnectionError | TimeoutError)
 
@@ -77,9 +71,8 @@ class PrefectStageMaker:
         self._takes_accelerator = takes_accelerator
 
     def make_graph(self, groups: Groups, notes: Sequence[str] = ()) -> Stage:
-        """Make each group before the next is asked for; return the last stage. What the graph adds
-        to `notes` is logged. After Ctrl-C the graph goes on with what is complete, or raises it;
-        of a group that may fail it learns what failed.
+        """Make each group before the next is asked for; return the last stage. Log what the graph
+        adds to `notes`. It learns what failed, and Ctrl-C, after which it may go on.
         """
         logged = 0
         try:
@@ -107,9 +100,8 @@ class PrefectStageMaker:
         return self.stages[-1]
 
     def make_group(self, group: Group) -> Failures:
-        """Divide the cores among the chains of a group and make them, in their order, each after
-        those that make what it is made of. Return the first stage of each that failed, without
-        those that were to be made of it.
+        """Make the chains of a group in their order, each after those that it is made of. Return
+        the first stage of each that failed, without those that were to be made of it.
         """
         waiting = allocate_threads(group.chains, group.at_once)
         stages = [stage for chain in waiting for stage in chain]

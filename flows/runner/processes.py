@@ -1,7 +1,5 @@
-"""Child processes, each in a session of its own: start, follow, end.
-
-Stages are made in them (flows/run_stage.py), so that a crash of a trainer is an exit code here and
-its memory is returned. None outlives the process that started it (beam_jobs/core/children.py).
+"""Child processes, each in a session of its own. None outlives the process that started it
+(beam_jobs/core/children.py).
 """
 
 import json
@@ -18,14 +16,11 @@ from typing import IO, Any, NoReturn
 from amazon_electra.beam_jobs.core.children import GRACE_SECONDS, bind_command
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 
-POLL_SECONDS = 1.0
-"""Between two looks into the log of a job for its progress."""
+POLL_SECONDS = 1.0  # between two looks into the log of a job for its progress
 PYTHON_ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}
 """Children write at once, and run no code of the folder in which the user happens to stand."""
 TRANSIENT_SIGNALS = {signal.SIGKILL, signal.SIGTERM, signal.SIGHUP}
-"""Memory that ran out, a machine that was taken away; what ends by SIGSEGV or SIGABRT is a bug and
-ends so again.
-"""
+"""Memory that ran out, a machine that was taken away; others are a bug."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -33,9 +28,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def interrupt_on_signals(*signals: int) -> None:
-    """Raise KeyboardInterrupt for Ctrl-C, also in a process that a shell started in the background,
-    and Terminated for these signals.
-    """
+    """Raise KeyboardInterrupt for Ctrl-C, in the background too, Terminated for these signals."""
 
     def raise_terminated(number: int, _: Any) -> None:
         raise Terminated
@@ -55,8 +48,8 @@ class Child(subprocess.Popen[bytes]):
         environment: Mapping[str, str] | None = None,
         has_pipes: bool = False,
     ):
-        """Start the command; `environment` is added to this process's own. What it writes is
-        appended to `log`; with `has_pipes` its stdin and stdout are pipes.
+        """Start the command with further variables; its output is appended to `log`, or with
+        `has_pipes` only stderr.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log, self.environment = log, dict(environment or {})
@@ -80,9 +73,7 @@ class Child(subprocess.Popen[bytes]):
         return code
 
     def end(self, grace: float | None = None) -> None:
-        """Send SIGTERM, and SIGKILL to all of the session after the grace in seconds; return when
-        it is over.
-        """
+        """Send SIGTERM, SIGKILL to the session after the grace; return when it is over."""
         self.terminate()
         try:
             self.wait(GRACE_SECONDS + 1 if grace is None else grace)
@@ -138,9 +129,7 @@ def raise_failure(name: str, event: Mapping[str, Any], log: Path, start: int) ->
 
 
 def find_cause(code: int, log: Path, start: int) -> str:
-    """Return why a process ended with this code: a signal, or the last line of its part of a log
-    that is no progress; an error's before any other.
-    """
+    """Return why a process ended with this code: a signal, or the last error or line of its log."""
     if ending := read_signal(code):
         return f"ended by {ending.name}"
     with open(log, "rb") as file:
@@ -152,8 +141,6 @@ def find_cause(code: int, log: Path, start: int) -> str:
 
 
 def read_signal(code: int) -> signal.Signals | None:
-    """Return the signal that ended a process with this exit code, or None; 128 + its number where
-    a shell, or a job that caught it, says so.
-    """
+    """Return the signal that ended a process with this exit code, or None."""
     number = -code if code < 0 else code - 128
     return signal.Signals(number) if number in set(signal.Signals) else None

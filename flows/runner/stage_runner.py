@@ -30,13 +30,12 @@ log = logging.getLogger("amazon_electra")
 RUN_STAGE = "amazon_electra.flows.run_stage"
 
 listeners: ContextVar[tuple[Any, ...]] = ContextVar("listeners", default=())
-"""Show the runs that this context starts, besides Prefect: the terminal of `amazon-electra run`
-(flows/cli/terminal.py), which has every event. A flow has only parameters of its form."""
+"""Show the runs that this context starts: the terminal (flows/cli/terminal.py)."""
 
 
 class StageRunner:
-    """Makes the stages of a run in processes of its own, each one stage after another. A process
-    whose stage fails ends, so nothing of the failure is left for the next one.
+    """Makes the stages of a run in processes of its own (flows/run_stage.py), each of which makes
+    one after another, until one fails.
     """
 
     def __init__(
@@ -50,19 +49,14 @@ class StageRunner:
         self.store, self.listeners = store, listeners
         self.tracking = tracking or Tracking("")  # one that is not started sends nothing
         self.tags, self._tracked = tags or {}, dict[str, TrackedRun]()
-        self._starter = ThreadPoolExecutor(1, thread_name_prefix="children")
-        """The thread that starts all children: they end with the thread that started them."""
+        self._starter = ThreadPoolExecutor(1)  # children end with the thread that started them
         self._lock = threading.Lock()
         self._living, self._idle = list[Child](), list[Child]()
-        self._begun = dict[str, Child]()
-        """By the path of a stage that nobody follows yet."""
-        self.is_ending = False
-        """Whether no stage is begun: the run ends, or goes on once all processes have ended."""
+        self._begun = dict[str, Child]()  # by the path of a stage that nobody follows yet
+        self.is_ending = False  # then no stage is begun
 
     def complete_chain(self, chain: Sequence[Stage]) -> None:
-        """Make stages one after the other. The last one's numbers are logged to the tracked run of
-        the chain as well.
-        """
+        """Make stages one after the other. MLflow has the last one's numbers in the tracked run."""
         manifests = [self.complete_stage(stage) for stage in chain]
         stage = next((stage for stage in reversed(chain) if stage.tracked), None)
         if stage is None:
@@ -80,9 +74,7 @@ class StageRunner:
             self.tracking.mirror_folder(*self._describe(stage), metrics)
 
     def complete_stage(self, stage: Stage) -> Manifest:
-        """Return the stage's manifest; have a process make the stage first where it is not
-        complete.
-        """
+        """Return the manifest of a stage, which is made first where it is not complete."""
         manifest, is_ours = self.store.manifest(stage), False
         if manifest is None or stage.path in self._begun:
             if stage.has_job:
@@ -98,9 +90,7 @@ class StageRunner:
         return manifest
 
     def _make(self, stage: Stage) -> bool:
-        """Have a stage made, show how, and mirror its curves; return whether it was made here, not
-        by another run meanwhile.
-        """
+        """Have a stage made, and show how; return whether it was, and not by another run."""
         child = self._begun.pop(stage.path, None) or self._order(stage)
         place, report, tracked = (child.log, child.log_start), None, None
         try:
@@ -170,8 +160,7 @@ class StageRunner:
 
     def end(self) -> None:
         """End all processes, with one grace, and begin no stage until `is_ending` is false again.
-
-        A cancelled flow learns it in its main thread only; the threads that follow find them ended.
+        The threads that follow them find them ended.
         """
         self.is_ending = True
         with self._lock:
@@ -190,9 +179,7 @@ class StageRunner:
         return stage.label, self.store.folder(stage), flatten_parameters(stage.parameters), tags
 
     def notify(self, event: str, *what: Any) -> None:
-        """Call every listener that hears this event; one that fails stops neither the others nor
-        the run.
-        """
+        """Call the listeners that hear this event; one that fails does not stop the run."""
         for listener in self.listeners:
             try:
                 if hear := getattr(listener, event, None):
@@ -202,11 +189,8 @@ class StageRunner:
 
 
 def allocate_threads(chains: Sequence[Sequence[Stage]], at_once: int) -> list[list[Stage]]:
-    """Return the chains with as many threads for each job of one thread as cores fall to it.
-
-    All chains count, complete ones too: a run that continues another gives a job the same threads,
-    and so the same bytes. Where a job of another kind runs beside, which counts on one core for
-    each of these, they keep one.
+    """Return the chains with as many threads for each job of one thread as cores fall to it; one
+    where a job of another kind runs beside. Complete ones count too: same threads, same bytes.
     """
     jobs = [stage for chain in chains for stage in chain if stage.has_job]
     threads = (os.cpu_count() or 1) // max(1, min(at_once, len(chains)))

@@ -1,8 +1,7 @@
 """The registry's champion of a task in a run: looks it up, and registers the run's model beside it.
 
-The comparison with the champion decides which one is it, or a person does: a run that asks is
-suspended until a person answers in the Prefect UI or by `amazon-electra promote VERSION`. It then
-begins again, finds every stage complete, and reads the answer.
+Their comparison decides which one is champion, or a person: a run that asks is suspended until that
+is answered. It then begins again, finds every stage complete, and reads the answer.
 """
 
 from collections.abc import Callable, Mapping
@@ -55,9 +54,7 @@ class Decision:
 
 
 def find_champion(wish: Promotion, store: Store, uri: str, task: str) -> Stage | None:
-    """Return the model of the registry's champion of a task, where this store has it and this run
-    needs it.
-    """
+    """Return the model of a task's champion, where this store has it and this run needs it."""
     if wish.mode == "off":
         return None
     registry = Registry(uri, name_model(task))
@@ -77,9 +74,8 @@ def register_models(
     last: Stage,
     tracking: Tracking,
 ) -> tuple[str, bool]:
-    """Register the model of each task as its champion or challenger; return a line for each that
-    says what became of it, and whether MLflow took all. `find` returns the champion of a task that
-    the run was compared with.
+    """Register the model of each task; return a line for each that says what became of it, and
+    whether MLflow took all. `find` returns the champion with which a task's was compared.
     """
     models = [stage for stage in maker.stages if stage.name == "model"]
     if not models or last.name != "report":
@@ -117,15 +113,13 @@ def register_models(
 
 
 def decide(results: Mapping[str, Any], compared: Mapping[str, Any] | None) -> Decision:
-    """Decide whether a model with these results (results.json) becomes the champion: by `compared`,
-    on reviews that neither was trained on (flows/stages/model.py), or without a champion by simple
-    models on its test reviews.
+    """Decide whether a model with these results (results.json) becomes the champion, by the 95%
+    intervals against the champion (`compared`, flows/stages/model.py), or else simple models.
 
-    Its log-loss must be smaller than that of the champion, or the class shares, by the 95% interval
-    of the difference, and of others not larger; its macro-F1 larger than that of the class shares,
-    and by its interval not smaller than the champion's. Accuracy does not decide: of 98% positives
-    no model gains much. A model of few test reviews, or one that a mark of the dump may have
-    fooled, is left to a person.
+    Its log-loss must be smaller than that of the champion or the class shares, and not larger than
+    that of others; its macro-F1 larger than that of the class shares, and not smaller than the
+    champion's. Few test reviews, or a mark of the dump that may have fooled it, leave it to a
+    person.
     """
     if compared and (refused := compared.get("refused")):
         return Decision(False, refused)
@@ -166,10 +160,7 @@ def promote_model(
     champion: Stage | None,
 ) -> str:
     """Register the artifact of this run, and make it champion or challenger; return what it became.
-    RegistryAway where MLflow does not answer.
-
-    `decision` is that of the run by its comparison with `champion`, `about` the report in Markdown,
-    for a person who is asked.
+    `decision` is that of its comparison with `champion`, `about` the report for who is asked.
     """
     if not tracking.wait_until_sent(SETTLE_SECONDS):
         raise RegistryAway("MLflow did not answer")
@@ -197,8 +188,8 @@ def promote_model(
 
 
 def request_approval(decision: Decision, about: str, registry: Registry, version: str) -> Decision:
-    """Suspend the run until a person answers, who sees the evidence above the form. A run that
-    begins again with other evidence, as the champion is another by now, asks again.
+    """Suspend the run until a person answers, who sees the evidence above the form. With other
+    evidence, as the champion is another by now, a run that begins again asks again.
     """
     registry.set_challenger(version, f"waits for approval; {decision.reason}")
     context = FlowRunContext.get()
@@ -219,9 +210,7 @@ def request_approval(decision: Decision, about: str, registry: Registry, version
 
 def approve_version(registry: Registry, version: str, reason: str) -> bool:
     """Make a version the champion, and set the one before it aside, so that no run brings it back;
-    return whether a run waited for that, which then goes on.
-
-    TransientError if it is out of reach; its note stays: the same command again reaches it.
+    return whether a run waited for that, which goes on. TransientError if it is out of reach.
     """
     waiting = registry.get_tags(version).get("waiting", "")
     before = registry.get_by_alias("champion").get("version", version)
@@ -236,9 +225,8 @@ def approve_version(registry: Registry, version: str, reason: str) -> bool:
         waiting = ""
     except (HTTPError, RuntimeError) as error:
         server = hide_credentials(PREFECT_API_URL.value() or "no address")
-        raise TransientError(
-            f"version {version} is the champion, but the run {waiting} still waits: the Prefect "
-            f"server at {server} does not answer; the same command again continues the run"
-        ) from error
+        why = f"the run {waiting} still waits: the Prefect server at {server} does not answer"
+        again = "the same command again continues the run"
+        raise TransientError(f"version {version} is the champion, but {why}; {again}") from error
     registry.set_tag(version, "waiting", "")
     return bool(waiting)

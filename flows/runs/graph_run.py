@@ -1,27 +1,41 @@
-"""Runs a graph in the Prefect flow that calls: names the run, checks its engine, makes its stages,
-tracks it in MLflow, publishes the results, and lets the model become champion.
+"""Runs a graph in the Prefect flow that calls: names and follows the run, makes its stages, tracks
+it in MLflow, publishes the report, and lets the model become champion.
 """
 
-from collections.abc import Callable, Sequence
+import contextvars
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from prefect.artifacts import create_markdown_artifact
+from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 from prefect.events import emit_event
-from prefect.exceptions import Pause
+from prefect.exceptions import Abort, Pause, TerminationSignal
 from prefect.runtime import flow_run
+from prefect.states import Cancelled
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.flows.configuration.form import Parameters
-from amazon_electra.flows.plan import RunPlan, format_total, list_lines, plan_run, planned
+from amazon_electra.flows.plan import (
+    RunPlan,
+    find_nothing,
+    format_total,
+    list_lines,
+    plan_run,
+    planned,
+)
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
 from amazon_electra.flows.runs.champion import find_champion, register_models
-from amazon_electra.flows.runs.follow import follow_run
 from amazon_electra.flows.servers import stock
 from amazon_electra.flows.servers.access import PAUSED_EVENT, find_running_servers
 from amazon_electra.flows.stages.dump import name_dump
@@ -29,21 +43,19 @@ from amazon_electra.flows.store.flatten import flatten_parameters
 from amazon_electra.flows.store.group import Groups, list_stages
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.store.usage import save_registered
+from amazon_electra.flows.store.usage import mark_run, save_registered
 from amazon_electra.flows.ui import artifacts
 from amazon_electra.model.tracking.mlflow_run import FLOW_RUN, Tracking
 from amazon_electra.model.tracking.registry import list_registries
 
 PAGE = "report.html"
+ASK_SECONDS = 10.0  # with the grace of a trainer less than the 30 s for a cancelled run
 FindChampion = Callable[[str], Stage | None]
 
 
 def name_run() -> str:
-    """Return dump, flow and date, or study and date. A run that goes on keeps its name.
-
-    Prefect asks for it before it validates the parameters: they may be plain dictionaries.
-    """
-    if " · " in (flow_run.name or ""):
+    """Return dump, flow and date, or study and date; of parameters that may be dictionaries yet."""
+    if " · " in (flow_run.name or ""):  # a run that goes on
         return str(flow_run.name)
     study, dump = (dict(flow_run.parameters.get(name) or {}) for name in ("study", "dump"))
     if file := study.get("file"):
@@ -51,6 +63,38 @@ def name_run() -> str:
     else:
         what = f"{name_dump(dump.get('paths') or ['dump'])} · {flow_run.flow_name}"
     return f"{what} · {flow_run.scheduled_start_time:%Y-%m-%d %H:%M}"
+
+
+@contextmanager
+def follow_run(store: Store, run: str, name: str = "") -> Iterator[None]:
+    """Mark a run while the block lasts. Once it is cancelled, raise Prefect's Abort, which leaves
+    its state as it is: Prefect's runner hears nothing after its server was away, `run` has none.
+    """
+    over, cancelled = threading.Event(), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(ASK_SECONDS):
+            with suppress(Exception), get_client(sync_client=True) as client:  # away: ask again
+                state = client.read_flow_run(UUID(run)).state
+                if state and state.is_cancelling() and not over.is_set():
+                    ended: Any = Cancelled(message="the run ended itself")
+                    client.set_flow_run_state(UUID(run), ended)
+                    cancelled.set()
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return
+
+    watcher = threading.Thread(target=contextvars.copy_context().run, args=[watch], daemon=True)
+    try:
+        with mark_run(store, run, name):
+            watcher.start()
+            try:
+                yield
+            finally:
+                over.set()
+    except TerminationSignal:
+        if cancelled.is_set():
+            raise Abort(f"the run {run} was cancelled") from None
+        raise
 
 
 def check_engine(parameters: Parameters) -> None:
@@ -67,11 +111,8 @@ def run_plan(
 ) -> dict[str, Any]:
     """Plan a run, unless whoever calls has planned it, and make it."""
     plan = known or planned.get() or call_with_retries("plan", partial(plan_run, p, Store(p.store)))
-
-    def start(find: FindChampion) -> Groups:
-        return graph(replace(plan, find_champion=find))
-
-    return run_graph(start, plan.form, plan.store, plan.dump, plan.notes, plan.begun)
+    known_of_run = plan.form, plan.store, plan.dump, plan.notes, plan.begun
+    return run_graph(lambda find: graph(replace(plan, find_champion=find)), *known_of_run)
 
 
 def run_graph(
@@ -82,9 +123,8 @@ def run_graph(
     notes: Sequence[str] = (),
     begun: StageRunner | None = None,
 ) -> dict[str, Any]:
-    """Make every stage of a graph, the last of which is the report; return the paths of what a
-    person looks at next, and what failed without ending the run. What is added to `notes` meanwhile
-    is logged. `begun` makes the first stages already.
+    """Make every stage of a graph, the last of which is the report; return `list_results`, and what
+    failed without ending the run. `begun` makes the first stages already.
     """
     check_engine(parameters)
     store.check_access()
@@ -96,14 +136,12 @@ def run_graph(
     tracking = Tracking(uri, stock.locate_artifacts(store.root))
     if wish.mode != "off":  # fails before anything is made
         call_with_retries("champion", partial(list_registries, uri))
-    find = partial(find_champion, wish, store, uri)
-    find_later = cache(find)  # once the models are made, hours later, it may be another one
+    find = cache(partial(find_champion, wish, store, uri))  # once the models are made
     runner = begun or StageRunner(store)
     runner.tracking, runner.tags = tracking, tags
     answers = artifacts.Answers(runner)
     runner.listeners = [artifacts.PrefectRun(tracking), *listeners.get(), answers]
-    # A worker of a pool has the accelerator of its host. A server for one run frees nothing that a
-    # killed run held.
+    # a worker of a pool has its host's accelerator, a server for one run frees none
     context = FlowRunContext.get()
     is_in_pool = context and context.flow_run and context.flow_run.work_pool_name
     maker = PrefectStageMaker(runner, not is_in_pool and bool(find_running_servers(store.root)))
@@ -111,12 +149,12 @@ def run_graph(
     status = "FAILED"
     try:
         with follow_run(store, run, name):
-            stages = list_stages(graph(find), store)
+            stages = list_stages(graph(find_nothing), store)
             page = "\n".join(["```", *list_lines(stages, notes), "```"])
             runner.notify("on_plan", format_total(stages), page)
-            last = maker.make_graph(graph(find_later), notes)
+            last = maker.make_graph(graph(find), notes)
             publish_report(store.fetch(last), tracking)
-            became, is_complete = register_models(wish, maker, find_later, last, tracking)
+            became, is_complete = register_models(wish, maker, find, last, tracking)
         status = "FINISHED"
     except Pause:
         status = "SCHEDULED"
@@ -127,7 +165,7 @@ def run_graph(
     finally:
         tracking.finish(status)
         if status == "SCHEDULED":
-            # The engine's heartbeat goes on until here: no other one is to be waited for.
+            # the last heartbeat was before
             emit_event(PAUSED_EVENT, {"prefect.resource.id": f"prefect.flow-run.{run}"})
     if tracking.is_sent and is_complete and dump and not maker.failed:
         save_registered(store, last, dump, wish.model_dump(), became)

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from amazon_electra.beam_jobs.core.errors import JobFailed, UserError
+from amazon_electra.beam_jobs.core.errors import JobFailed, UserError, refuse
 from amazon_electra.beam_jobs.core.locks import try_lock
 
 HOST = "127.0.0.1"
@@ -28,9 +28,7 @@ PASSWORD_FILE = "password"
 LOCK = "up.lock"  # in the store: locked while `up` runs, with the addresses of its servers
 ANSWER_SECONDS = 10.0  # a loaded server takes seconds to answer
 LOST_SECONDS = 900
-"""A run without a heartbeat for so long is marked Crashed: longer than the eight minutes for which
-a run outlives a server that is away.
-"""
+"""A run without a heartbeat for so long is Crashed; it outlives a server for eight minutes."""
 SETTINGS: dict[str, Any] = yaml.safe_load(
     Path(__file__).with_name("settings.yaml").read_text(encoding="utf-8")
 )
@@ -44,20 +42,15 @@ def build_client_environment(store: Path, api_url: str = "") -> dict[str, str]:
 
 
 def read_password(store: Path) -> str:
-    """Return `admin:PASSWORD` of the store's servers; the first call makes it, for this user alone.
-
-    UserError where this user may not read it.
-    """
+    """Return `admin:PASSWORD` of a store; the first call makes it, for this user alone."""
     path = store / PASSWORD_FILE
     store.mkdir(parents=True, exist_ok=True)
     with suppress(FileExistsError):
         made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with os.fdopen(made, "w", encoding="utf-8") as file:
             file.write(f"admin:{secrets.token_urlsafe(24)}\n")
-    try:
+    with refuse(PermissionError, message=f"{path}: only the user who made it may read it"):
         return path.read_text(encoding="utf-8").strip()
-    except PermissionError:
-        raise UserError(f"{path}: only the user who made it may read it") from None
 
 
 def build_prefect_access(store: Path) -> dict[str, str]:
@@ -73,9 +66,7 @@ def build_mlflow_access(store: Path) -> dict[str, str]:
 
 @contextmanager
 def hold_store(store: Path, addresses: Mapping[str, str]) -> Iterator[None]:
-    """Hold the store for one `up` and write down where its servers are; UserError where another
-    `up` holds it.
-    """
+    """Hold the store for one `up`, with its addresses; UserError where another `up` holds it."""
     with open(store / LOCK, "a+", encoding="utf-8") as lock:
         if not try_lock(lock):
             lock.seek(0)
@@ -87,16 +78,15 @@ def hold_store(store: Path, addresses: Mapping[str, str]) -> Iterator[None]:
 
 
 def find_running_servers(store: Path) -> dict[str, str]:
-    """Return the addresses of the servers that `up` keeps for this store, if they answer.
-
-    This process's clients get their password, unless the environment names a server elsewhere.
+    """Return the addresses of the servers that `up` keeps for this store, if they answer, and give
+    this process's clients their password.
     """
     with suppress(FileNotFoundError), open(store / LOCK, encoding="utf-8") as lock:
         if try_lock(lock):
             return {}
         state = json.load(lock)
         if is_healthy(f"{state['prefect']}/api/health"):
-            if not os.environ.get("PREFECT_API_URL"):
+            if not os.environ.get("PREFECT_API_URL"):  # else it names a server elsewhere
                 os.environ.update(build_prefect_access(store))
             if not os.environ.get("MLFLOW_TRACKING_URI"):
                 os.environ.update(build_mlflow_access(store))
@@ -122,9 +112,7 @@ def is_healthy(url: str) -> bool:
 
 
 def check_named_server(variable: str) -> None:
-    """Raise JobFailed if the server that an environment variable names does not answer: its clients
-    would try again for minutes.
-    """
+    """Raise JobFailed if the server that a variable names is away: clients wait for minutes."""
     parts = urlsplit(os.environ.get(variable, ""))
     address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
     if parts.scheme.startswith("http") and not is_healthy(f"{address}/health"):

@@ -1,8 +1,5 @@
-"""Prefect's own application, for `uvicorn --factory`; its writes to SQLite wait for each other.
-
-Prefect begins its transactions DEFERRED: one that reads and then writes fails at once, and its
-client gets 503, when another connection wrote in between. No timeout changes that, and its UI does
-not repeat a click. Transactions that begin IMMEDIATE wait.
+"""Prefect's own application, for `uvicorn --factory`. Its transactions begin DEFERRED: SQLite
+refuses one that writes after another did, and a click in the UI is lost. IMMEDIATE ones wait.
 """
 
 from collections.abc import AsyncIterator

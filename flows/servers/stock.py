@@ -1,8 +1,5 @@
-"""Starts Prefect's and MLflow's own servers on a store, and `amazon-electra up`, which is both and
-the deployments in the foreground.
-
-Each listens on 127.0.0.1, has the store's password, keeps its data in the store and connects to no
-other machine. All end with the process that started them, however it ends.
+"""Starts Prefect's and MLflow's own servers on a store. Each listens on 127.0.0.1, has the store's
+password, keeps its data in the store and ends with the process that started it, however that ends.
 """
 
 import atexit
@@ -102,10 +99,7 @@ def wait_until_healthy(name: str, process: Child, check: Callable[[], bool]) -> 
 
 def connect_prefect(store: Path, meanwhile: Callable[[], object] = lambda: None) -> None:
     """Set this process's environment up for a Prefect server: that of PREFECT_API_URL, else that of
-    `amazon-electra up`, else one for this process alone on the same database, so that the UI shows
-    the run later. Call `meanwhile` while it starts.
-
-    It ends last of all with this process: Prefect's own end sends it what still waits.
+    `up`, else one for this process alone on the same database. Call `meanwhile` while it starts.
     """
     url = os.environ.get("PREFECT_API_URL")
     if not url and (servers := find_running_servers(store)):
@@ -119,7 +113,7 @@ def connect_prefect(store: Path, meanwhile: Callable[[], object] = lambda: None)
     os.environ.update(build_client_environment(store, url) | build_prefect_access(store))
     with exclusive_lock(store / "prefect" / "start.lock"):  # the first one makes the database
         server = start_prefect_server(store, port, "create_run_server")
-        atexit.register(server.end)
+        atexit.register(server.end)  # after Prefect has sent it what still waits
         meanwhile()
         wait_until_healthy("the Prefect server", server, lambda: is_healthy(f"{url}/health"))
 
@@ -142,7 +136,7 @@ def locate_artifacts(store: Path) -> str:
 
 def run_servers(store: Store, prefect_port: int, mlflow_port: int) -> None:
     """Start both servers and the deployments; return when interrupted, raise JobFailed when one of
-    the processes ends: starting it again is a service manager's job.
+    the processes ends.
     """
     interrupt_on_signals(signal.SIGTERM, signal.SIGHUP)
     root, running = store.root, dict[str, Child]()

@@ -2,7 +2,9 @@
 
 import os
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting, require
@@ -60,17 +62,24 @@ def build_dump_stage(chosen: Dump, store: Store) -> ListedDump:
     return ListedDump(DumpListing(files=tuple(files)), result=result)
 
 
+@cache
+def make_scratch() -> TemporaryDirectory[str]:
+    """Return a folder that goes with its process."""
+    return TemporaryDirectory()
+
+
 def list_files(given: str, store: Store, field: str = FIELD) -> list[str]:
     """Return the files that an entry stands for, in order of name; mistakes name the field. The
-    synthetic dump is written into the store, once, or in a dry run into a temporary folder.
+    synthetic dump is written into the store, once, or in a dry run without one elsewhere.
     """
     if given.startswith("sample:"):
         number = int(given.removeprefix("sample:"))
         sample = storage.join_path(store.address, name := f"samples/sample-{number}.json.gz")
         if not storage.exists(sample):
-            local = Path(store.scratch if store.is_dry else store.root, name)
+            is_dry = not store.root.is_dir()
+            local = Path(make_scratch().name if is_dry else store.root, name)
             write_sample(local, number, 0)
-            if store.is_dry:
+            if is_dry:
                 return [str(local)]
             if storage.is_remote(sample):
                 storage.write_bytes(sample, local.read_bytes())
@@ -99,11 +108,11 @@ def locate_dump(dump: Stage, store: Store) -> list[str]:
 def locate_files(files: Sequence[KnownFile], store: Store, field: str = FIELD) -> list[str]:
     """Return the paths of files; UserError where one is not on this host as the run knows it."""
     for path, sha256 in files:
-        if not storage.is_remote(path):
-            share = "put it into s3:// or gs://, or into a folder that all hosts share"
-            require(Path(path).is_file(), f"not on this host; {share}", field, path)
-            is_same = store.digest(path) == sha256
-            require(is_same, "differs on this host; copy it again", field, path)
+        share = "put it into s3:// or gs://, or into a folder that all hosts share"
+        is_here = storage.is_remote(path) or Path(path).is_file()
+        require(is_here, f"not on this host; {share}", field, path)
+        is_same = store.digest(path) == sha256
+        require(is_same, "has changed, or differs on this host; run the same again", field, path)
     return [path for path, _ in files]
 
 

@@ -28,20 +28,17 @@ log = logging.getLogger("amazon_electra")
 
 T = TypeVar("T")
 MANIFEST = "manifest.json"
-PATIENCE_SECONDS = 300.0
-"""How long a server that is away is asked again; Prefect then tries the stage again."""
+PATIENCE_SECONDS = 300.0  # then Prefect tries the stage again
 FIRST_PAUSE, MAX_PAUSE = 0.5, 10.0  # seconds
-REFUSED_CREATIONS = {"PreconditionFailed", "ConditionalRequestConflict"}
-"""Codes of S3 for an object that is there already, or is being created."""
-CHECKPOINT = "checkpoint.zip"
-"""Object of a stage that is being made: its newest checkpoint, with the logs."""
+REFUSED_CREATIONS = {"PreconditionFailed", "ConditionalRequestConflict"}  # codes of S3
+CHECKPOINT = "checkpoint.zip"  # of a stage that is being made: the newest one, with the logs
 LOOK_SECONDS = 2.0  # between two looks for new checkpoints
 AT_ONCE = 8  # requests
 
 
 class Bucket:
-    """The objects below one address. Every request is repeated for `patience` seconds while the
-    server is away; other failures are a UserError of one line.
+    """The objects below one address. Requests are repeated while the server is away, for `patience`
+    seconds; other failures are a UserError.
     """
 
     def __init__(self, address: str, patience: float = PATIENCE_SECONDS):
@@ -67,16 +64,13 @@ class Bucket:
             return None
 
     def create(self, name: str, content: bytes) -> bool:
-        """Write an object unless there is one of this name; return whether it is ours.
-
-        If an answer is lost, the second request is refused: so what is there is read.
-        """
+        """Write an object unless there is one of this name; return whether it is ours."""
         try:
             self._ask(self._fs.pipe_file, self._join(name), content, mode="create")
         except OSError as error:
             if not isinstance(error, FileExistsError) and find_code(error) not in REFUSED_CREATIONS:
                 raise
-            return self.read(name) == content
+            return self.read(name) == content  # of a request whose answer was lost
         return True
 
     def upload(self, file: Path, name: str) -> None:
@@ -92,10 +86,7 @@ class Bucket:
             require(is_same, f"{name} has another SHA-256; {again}", "store", self.address)
 
     def list_sizes(self, folder: str = "") -> dict[str, int]:
-        """Return the bytes of each object below a folder, in order of name.
-
-        A name that would lead out of a folder on this machine (`a/../b`, `a//etc`) is left out.
-        """
+        """Return the bytes of each object below a folder, without names that lead out of it."""
         found = self._ask(self._fs.find, self._join(folder), detail=True)
         names = {path.removeprefix(f"{self._prefix}/"): path for path in sorted(found)}
         return {name: found[path]["size"] for name, path in names.items() if is_inside(name)}
@@ -106,15 +97,11 @@ class Bucket:
             self._ask(self._fs.rm_file, self._join(name))
 
     def check_access(self, writes: bool) -> None:
-        """List an object, and write and remove it; UserError or TransientError where that fails.
-
-        Creating it twice shows whether the server has conditional writes, without which two hosts
-        could both complete a stage.
-        """
+        """List an object, and write and remove it; UserError or TransientError where that fails."""
         there, name = Bucket(self.address, patience=0), f".access-{os.urandom(8).hex()}"
         with refuse(FileNotFoundError, message="no such bucket", field="store", value=self.address):
             there.list_sizes(name)
-            if writes:
+            if writes:  # two hosts may not both complete a stage
                 created = there.create(name, name.encode()), there.create(name, b"again")
                 there.remove(name)
                 why = "the server has no conditional writes (If-None-Match)"
@@ -124,9 +111,7 @@ class Bucket:
         return f"{self._prefix}/{name}".rstrip("/")
 
     def _ask(self, request: Callable[..., T], *arguments: Any, **options: Any) -> T:
-        """Return the answer to a request; ask again while the server is away. What callers know by
-        its type, and what this machine's own files raise, is raised as it is.
-        """
+        """Return the answer to a request; ask again while the server is away."""
         deadline, pause = time.monotonic() + self.patience, FIRST_PAUSE
         while True:
             try:
@@ -136,7 +121,7 @@ class Bucket:
             except Exception as error:  # each store's package has exceptions of its own
                 code = find_code(error)
                 is_here = isinstance(error, OSError) and error.errno and not code
-                if code in REFUSED_CREATIONS or is_here:
+                if code in REFUSED_CREATIONS or is_here:  # callers know it, or it is our own file
                     raise
                 if not is_network_error(error) or time.monotonic() + pause > deadline:
                     with report_unreachable(name_setting("store", self.address)):
@@ -166,9 +151,8 @@ def do_all(request: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
 def keep_checkpoints(
     bucket: Bucket, stage: str, folder: Path, kept: Sequence[str]
 ) -> Iterator[None]:
-    """Upload the checkpoints that a job writes into the folders `kept` while the block lasts, and
-    the last one at its end, unless another host has completed the stage. Begin with the newest one
-    that any host has uploaded, where there is none here.
+    """Upload the checkpoints that a job writes into the folders `kept` while the block lasts,
+    unless another host has completed the stage. Begin with the newest one, of any host.
     """
     if kept and not any(folder.glob("*/step-*")):
         restore_checkpoint(bucket, stage, folder, kept)

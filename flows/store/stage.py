@@ -26,10 +26,6 @@ KnownFile = tuple[str, str]
 """Path and SHA-256 of a file."""
 
 
-class NoConfig(Settings):
-    """Config of a stage that its inputs decide alone."""
-
-
 class Resources(Settings):
     """Where and with what a stage is made. Nothing here changes a byte of the result."""
 
@@ -44,15 +40,13 @@ class Resources(Settings):
 class Stage:
     """One node of the graph."""
 
-    config: Any = field(default_factory=NoConfig)
-    """An instance of `Config`: with the inputs and files it decides the result."""
+    config: Any = field(default_factory=Settings)  # an instance of `Config`
     inputs: Mapping[str, "Stage"] = field(default_factory=dict)
     files: Mapping[str, tuple[KnownFile, ...]] = field(default_factory=dict)
     """Local files that the job reads, by use. Their digests decide the result, not their paths."""
     resources: Resources = field(default_factory=Resources)
     title: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    """Tags of its run in MLflow: people find it by them, not by the fingerprint."""
+    labels: Mapping[str, str] = field(default_factory=dict)  # tags of its run in MLflow
     result: Mapping[str, Any] = field(default_factory=dict)
     """Of a stage without a job: it is complete as soon as this is known."""
     reads: Mapping[str, "Stage"] = field(default_factory=dict)
@@ -60,22 +54,16 @@ class Stage:
 
     name: ClassVar[str]
     version: ClassVar[int]
-    Config: ClassVar[type[Settings]] = NoConfig
+    Config: ClassVar[type[Settings]] = Settings
     has_job: ClassVar[bool] = True
-    headline: ClassVar[tuple[str, ...]] = ()
-    """The numbers of the result that a line has room for; empty: the first four."""
-    ends_run: ClassVar[bool] = False
-    """Whether a run may end with it; other stages are on the way to one of these."""
-    inner: ClassVar[str] = ""
-    """Folder in its own that others read; empty: all of it."""
+    headline: ClassVar[tuple[str, ...]] = ()  # numbers to show; empty: the first four
+    ends_run: ClassVar[bool] = False  # others are on the way to one that does
+    inner: ClassVar[str] = ""  # folder in its own that others read; empty: all of it
     written_last: ClassVar[str] = ""
     """File with the result, where another stage's job may have made this one along with its own."""
-    tracked: ClassVar[bool] = False
-    """Whether it writes metrics.jsonl and is a run of its own in MLflow."""
-    takes_accelerator: ClassVar[bool] = False
-    """Whether it needs the machine's one GPU, TPU or all its cores."""
-    runs_beside: ClassVar[bool] = False
-    """Whether others run beside it."""
+    tracked: ClassVar[bool] = False  # it writes metrics.jsonl, and is a run of its own in MLflow
+    takes_accelerator: ClassVar[bool] = False  # the machine's one GPU, TPU, or all cores
+    runs_beside: ClassVar[bool] = False  # others
 
     registry: ClassVar[dict[str, type["Stage"]]] = {}
 
@@ -92,25 +80,19 @@ class Stage:
         """Write what the run alone knows, before the job is started."""
 
     def locate(self, store: Any, on_engine: bool = False) -> str:
-        """Return what a job reads of it: a folder of this machine, or for an engine's workers where
-        it stays.
-        """
+        """Return what a job reads of it, on this machine or by an engine's workers."""
         place = store.locate(self) if on_engine else store.fetch(self)
         return f"{place}/{self.inner}" if self.inner else str(place)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """Return what decides the result besides the inputs, as plain JSON: the config's settings
-        that differ from the default, and the digests of local files.
-        """
+        """Return what decides the result besides the inputs, as plain JSON, without defaults."""
         digests = {use: [sha256 for _, sha256 in files] for use, files in self.files.items()}
         return {**dict_of(self.config), **digests}
 
     @property
     def scratch(self) -> tuple[str, ...]:
-        """Return the folders in its own that its job continues from. No manifest lists them; they
-        are removed once it is complete.
-        """
+        """Return the folders in its own that its job continues from, which go at its end."""
         return ()
 
     @property
@@ -119,9 +101,7 @@ class Stage:
         return self.resources.engine.is_far
 
     def list_environment(self, store: Any) -> dict[str, str]:
-        """Return what is added to the environment of its job. Those that run beside others take one
-        thread, or those that they are given, and fetch nothing from the hub.
-        """
+        """Return what is added to the environment of its job: beside others one thread."""
         if not self.runs_beside:
             return {}
         threads = str(self.resources.threads or 1)
@@ -162,9 +142,8 @@ class ExistingStage(Stage):
     has_job = False
 
     def __init__(self, name: str, fingerprint: str, title: str = "") -> None:
-        """Raise UserError for a path: fingerprints come from MLflow's tags too."""
-        about = f"stage {name}: {fingerprint!r} is no fingerprint"
-        require(re.fullmatch(r"[\w-]*", fingerprint), about)
+        is_name = re.fullmatch(r"[\w-]*", fingerprint)  # not a path: it may be a tag of MLflow's
+        require(is_name, f"stage {name}: {fingerprint!r} is no fingerprint")
         super().__init__(f"{name}/{fingerprint}", title=title)
         vars(self).update(name=name, fingerprint=fingerprint)
 
@@ -187,41 +166,24 @@ def find_class(name: str) -> type[Stage] | None:
     return Stage.registry.get(name)
 
 
-class RequestedStage(Settings):
-    """One stage of a request."""
-
-    is_known: bool = False
-    """Whether it is an `ExistingStage`."""
-    config: dict[str, Any] = Field(default={})
-    inputs: dict[str, str] = Field(default={})
-    reads: dict[str, str] = Field(default={})
-    files: dict[str, tuple[KnownFile, ...]] = Field(default={})
-    resources: Resources = Resources()
-    title: str = ""
-    labels: dict[str, str] = Field(default={})
-    result: dict[str, Any] = Field(default={})
-
-
-AS_IT_IS = ("files", "resources", "title", "labels", "result")
-"""Fields that a request has as the stage has them."""
-
-
 def write_request(stage: Stage) -> dict[str, Any]:
     """Return a stage and everything it is made of as plain JSON, by folder."""
     found: dict[str, Any] = {}
 
     def add(stage: Stage) -> str:
-        if stage.path not in found:
-            found[stage.path] = {}  # its place in the order
-            is_known = isinstance(stage, ExistingStage)
-            requested = RequestedStage(
-                is_known=is_known,
-                config={} if is_known else dict_of(stage.config),
-                inputs={name: add(source) for name, source in stage.inputs.items()},
-                reads={name: add(source) for name, source in stage.reads.items()},
-                **{field: getattr(stage, field) for field in AS_IT_IS},
-            )
-            found[stage.path] = dict_of(requested)
+        if isinstance(stage, ExistingStage):
+            found[stage.path] = {"title": stage.title}
+        elif stage.path not in found:
+            found[stage.path] = {
+                "config": dict_of(stage.config),
+                "inputs": {name: add(source) for name, source in stage.inputs.items()},
+                "reads": {name: add(source) for name, source in stage.reads.items()},
+                "files": dict(stage.files),
+                "resources": dict_of(stage.resources),
+                "title": stage.title,
+                "labels": dict(stage.labels),
+                "result": dict(stage.result),
+            }
         return stage.path
 
     add(stage)
@@ -235,19 +197,18 @@ def read_request(request: Mapping[str, Any], path: str) -> Stage:
 
     @cache
     def find(at: str) -> Stage:
-        given, (name, _, fingerprint) = RequestedStage(**request[at]), at.partition("/")
-        if given.is_known:
-            return ExistingStage(name, fingerprint, given.title)
+        given, (name, _, fingerprint) = dict(request[at]), at.partition("/")
+        if "config" not in given:
+            return ExistingStage(name, fingerprint, given["title"])
         kind = find_class(name)
         if kind is None:
             raise ValueError(f"there is no stage {name} here, and {at} in the request")
-        stage = kind(
-            kind.Config(**given.config),
-            {name: find(source) for name, source in given.inputs.items()},
-            reads={name: find(source) for name, source in given.reads.items()},
-            **{field: getattr(given, field) for field in AS_IT_IS},
-        )
-        if stage.path != at:
+        for role in ("inputs", "reads"):
+            given[role] = {name: find(source) for name, source in given[role].items()}
+        given["config"] = kind.Config(**given["config"])
+        given["resources"] = Resources(**given["resources"])
+        given["files"] = {use: tuple(map(tuple, known)) for use, known in given["files"].items()}
+        if (stage := kind(**given)).path != at:
             raise ValueError(f"{stage.label} is {stage.path} here, and {at} in the request")
         return stage
 

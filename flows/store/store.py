@@ -6,12 +6,11 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 from uuid import uuid4
@@ -83,12 +82,11 @@ class ManifestFields(BaseModel):
 
 
 class Store:
-    """Stage folders below `address`. Jobs read and write below the local folder `root`, which for a
-    bucket holds copies: reading a stage fetches it.
+    """Stage folders below `address`. Jobs read and write below the local folder `root`: of a bucket
+    it holds copies.
     """
 
-    def __init__(self, given: str | Path, is_dry: bool = False, root: Path | None = None):
-        """Open a store by its folder or address; one that `is_dry` writes no digests."""
+    def __init__(self, given: str | Path, root: Path | None = None):
         require(str(given).strip(), "store: it has no name; give the folder of the results")
         self.bucket = Bucket(str(given)) if storage.is_remote(given) else None
         if self.bucket:
@@ -96,14 +94,13 @@ class Store:
             given = state / hash_bytes(self.bucket.address.encode())[:16]
         self.root = root or Path(given).expanduser().resolve()
         self.address = self.bucket.address if self.bucket else str(self.root)
-        self.is_dry = is_dry
         self._attempt = f"files-{uuid4().hex[:8]}"
         """Prefix in the bucket of what this process makes of a stage."""
         check_name(self.root, "store:")
 
     def check_access(self, writes: bool = True) -> None:
-        """Raise UserError or TransientError if nothing can be read here, or made: then the folder
-        is made, and nobody else reads what this process and its children write.
+        """Raise UserError or TransientError if nothing can be read here, or made. What this process
+        and its children write nobody else reads.
         """
         if writes:
             os.umask(0o077)
@@ -112,12 +109,6 @@ class Store:
             self.bucket.check_access(writes)
         else:
             require(self.root.is_dir(), "no such folder", "store", self.root)
-
-    @cached_property
-    def scratch(self) -> Path:
-        """A folder of a dry run, which goes with its process."""
-        self._scratch = tempfile.TemporaryDirectory()
-        return Path(self._scratch.name)
 
     def folder(self, stage: Stage) -> Path:
         """Return where a stage is made, and where it is once it is fetched."""
@@ -139,9 +130,7 @@ class Store:
         return self.read_manifest(stage.path)
 
     def read_manifest(self, path: str) -> Manifest | None:
-        """Return the manifest of `STAGE/FINGERPRINT`, None where there is none; UserError for a
-        damaged one.
-        """
+        """Return the manifest of `STAGE/FINGERPRINT`, if any; UserError for a damaged one."""
         name = f"{path}/{MANIFEST}"
         try:
             text = self.bucket.read(name) if self.bucket else (self.root / name).read_bytes()
@@ -172,8 +161,8 @@ class Store:
     def trace_lineage(
         self, manifest: Manifest, known: Mapping[str, Manifest] | None = None
     ) -> list[tuple[int, Manifest]]:
-        """Return a stage and everything it was made of, each once: depth 0 the stage itself, 1 its
-        inputs, … `known` are manifests that were read already, by fingerprint.
+        """Return a stage and everything it was made of, each once, with its depth: 0, 1 its inputs,
+        … `known` are manifests that were read already, by fingerprint.
         """
         found, seen = [(0, manifest)], {manifest["fingerprint"]}
         for depth, at in found:
@@ -187,8 +176,8 @@ class Store:
         return found
 
     def fetch(self, stage: Stage, *parts: str) -> Path:
-        """Return the folder of a stage with its files, or those in `parts`, on this machine; each
-        is compared with the manifest's SHA-256 once in a process, as long as it stays.
+        """Return the folder of a stage with its files, or those in `parts`, on this machine, once
+        each has the SHA-256 of the manifest.
         """
         folder, manifest = self.folder(stage), self.manifest(stage)
         if manifest is None:
@@ -211,9 +200,8 @@ class Store:
     def lock_stage(
         self, stage: Stage, waiting: Callable[[], None] = lambda: None
     ) -> Iterator[Path]:
-        """Lock the stage for one process of this machine at a time and yield its folder; a process
-        that died holds nothing, and what it wrote is still there. The stage of a bucket begins with
-        the newest checkpoint there, unless this machine has one.
+        """Hold a stage for one process of this machine at a time, and yield its folder with what
+        was written there before, or on another host of a bucket.
         """
         folder = self.folder(stage)
         kept: AbstractContextManager[None] = nullcontext()
@@ -227,8 +215,8 @@ class Store:
                 yield folder
 
     def publish(self, stage: Stage, result: Mapping[str, Any], **cost: float) -> Manifest:
-        """Declare a stage folder complete: all files in it are listed with size and SHA-256 in the
-        manifest. Return the manifest that counts: another host's where that came first.
+        """Complete a stage folder by a manifest, with size and SHA-256 of its files. Return the one
+        that counts: another host's where that came first.
         """
         folder = self.folder(stage)
         if self.bucket and stage.on_engine:  # its workers wrote to the bucket
@@ -267,8 +255,8 @@ class Store:
         return manifest
 
     def _upload(self, bucket: Bucket, stage: Stage, manifest: Manifest) -> Manifest:
-        """Upload the files, then create the manifest, unless another host's is there, and remove
-        what it does not name. Return the manifest that counts.
+        """Upload the files, create the manifest, unless there is one, and remove what it does not
+        name. Return the manifest that counts.
         """
         path, folder, start = stage.path, self.folder(stage), f"{stage.path}/{self._attempt}"
         there = bucket.list_sizes(start)  # an engine's workers wrote it
@@ -314,8 +302,8 @@ class Store:
         return {path: sizes[path] for path in sorted(sizes) if PATH.fullmatch(path)}
 
     def remove(self, path: str) -> bool:
-        """Remove a stage folder, its manifest first, unless it is being made; return whether it is
-        gone. The lock's file stays: a maker may be waiting for it.
+        """Remove a stage folder, unless it is being made; return whether it is gone. The lock's
+        file stays: a maker may be waiting for it.
         """
         folder = self.root / path
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -329,15 +317,13 @@ class Store:
         return True
 
     def digest(self, path: str | Path) -> str:
-        """Return the SHA-256 of a file, remembered for as long as its size, times and inode stay,
-        or its version in the store (ETag, generation): dumps are large.
-        """
+        """Return the SHA-256 of a file, remembered while it stays as it is: dumps are large."""
         key = identify(path)
         memory = self.root / "digests" / hash_bytes(key.encode())[:32]
         if memory.exists():
             return str(read_json(memory)["sha256"])
         found = hash_once(str(path), key)
-        if not self.is_dry:
+        if self.root.is_dir():  # not in a dry run without a store
             write_json(memory, {"file": key, "sha256": found})
         return found
 

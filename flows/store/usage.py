@@ -12,10 +12,8 @@ from amazon_electra.beam_jobs.core.nesting import find_json
 from amazon_electra.flows.store.stage import Stage, find_class
 from amazon_electra.flows.store.store import Manifest, Store
 
-RUN_MARK = "process.lock"
-"""In a run's folder of the store: locked for as long as the process of the run lives."""
-FINISHED = "finished"
-"""Folder of the store: what became of the models of each dump's reports in the registry."""
+RUN_MARK = "process.lock"  # of a run's folder: locked for as long as its process lives
+FINISHED = "finished"  # folder of what became of the models of each dump's reports
 
 
 @dataclass(frozen=True)
@@ -81,11 +79,9 @@ def name_folder(manifest: Manifest) -> str:
 def list_prunable(
     store: Store, kept: Sequence[str], registered: Iterable[str] = ()
 ) -> dict[str, int]:
-    """Return the folders, with their bytes, that no kept run, study or registered model needs.
-
-    `kept` are beginnings of the fingerprints of runs, empty for all; `registered` the fingerprints
-    of the stages that models of the registry were made of. Studies and runs that did not end are
-    kept. UserError while a run is under way here: nobody knows what it needs next.
+    """Return the folders, with their bytes, that nothing needs: no run of which the fingerprint
+    begins as one of `kept` (empty: all), no study or run that did not end, no `registered` stage.
+    UserError while a run is under way: nobody knows what it needs next.
     """
     if under_way := list_living_runs(store):
         raise UserError(f"a run is under way ({under_way[0]}); prune once it has ended")
@@ -108,9 +104,7 @@ def list_prunable(
 def save_registered(
     store: Store, report: Stage, dump: Stage, wish: dict[str, Any], became: str
 ) -> None:
-    """Keep what became of the models of a run that has sent all to MLflow; `wish` is the section of
-    the form about that.
-    """
+    """Keep what became of a run's models, as `wish`, the section of the form, asked for it."""
     file = store.root / FINISHED / dump.fingerprint / f"{report.fingerprint}.json"
     write_json(file, {"promotion": wish, "registered": became})
 

@@ -6,16 +6,16 @@ import time
 from prefect import flow
 from prefect.runtime import flow_run
 
-from amazon_electra.flows.runs import follow
+from amazon_electra.flows.runs import graph_run
 from amazon_electra.flows.store.store import Store
 
-follow.ASK_SECONDS = 0.2
+graph_run.ASK_SECONDS = 0.2
 
 
 @flow(name="ended")
 def wait(store: str) -> None:
     """Wait, as a run does for its stages."""
-    with follow.follow_run(Store(store), str(flow_run.id)):
+    with graph_run.follow_run(Store(store), str(flow_run.id)):
         print(flow_run.id, flush=True)
         while True:
             time.sleep(0.1)

@@ -159,6 +159,7 @@ def test_two_makers_of_one_stage_take_turns(store, corpus):
 
 
 def test_a_digest_is_remembered_until_the_file_changes(store, tmp_path):
+    store.check_access()
     dump = tmp_path / "dump.json"
     dump.write_text("one")
     first = store.digest(dump)

@@ -14,7 +14,6 @@ from amazon_electra.flows.runner import prefect_tasks
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.runs import graph_run
-from amazon_electra.flows.runs.graph_run import run_plan
 from amazon_electra.flows.store.group import Group
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
@@ -22,7 +21,6 @@ from amazon_electra.model.tracking.mlflow_run import Tracking
 from tests.flows.forms import fill_parameters
 from tests.flows.toy_graph import be_patient_with_mlflow, job, run_toy
 from tests.patience import eventually
-from tests.refusals import refuses
 
 pytestmark = pytest.mark.usefixtures("prefect_home")
 
@@ -134,15 +132,6 @@ def test_only_what_may_pass_is_tried_again(store, monkeypatch, how, starts, rais
     with pytest.raises(raised) if raised else nullcontext():
         run_toy(store, {"pretraining": {"how": how}})
     assert attempts(store, "pretraining") == starts
-
-
-def test_a_device_that_is_not_here_is_told_before_anything_is_made(store, monkeypatch):
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    chosen = fill_parameters(["pretraining.device=cuda"], store=str(store))
-    with refuses(field="pretraining.device", value="cuda") as raised:
-        run_plan(chosen, domain_adaptation.graph)
-    assert "device cuda" not in raised.value.message, "the field is named once"
-    assert not (store / "runs").exists()
 
 
 def test_a_failed_run_continues_at_the_stage_that_failed(store):

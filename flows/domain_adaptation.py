@@ -35,8 +35,7 @@ from amazon_electra.flows.stages.pretraining import (
     build_pretraining_stage,
     has_accelerator,
 )
-from amazon_electra.flows.store.group import Group, Groups
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.stage import Group, Groups, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import find_arm
 

@@ -31,8 +31,7 @@ from amazon_electra.flows.stages.corpus import build_corpus_stage
 from amazon_electra.flows.stages.origin import warn_of_languages
 from amazon_electra.flows.stages.shards import build_shards_stages
 from amazon_electra.flows.stages.text_length import measure_length
-from amazon_electra.flows.store.group import Group
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.stage import Group, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui.artifacts import PrefectRun
 from amazon_electra.model.tracking.mlflow_run import Tracking

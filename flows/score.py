@@ -21,7 +21,7 @@ from amazon_electra.flows.stages.scores import (
     describe_drift,
     find_models,
 )
-from amazon_electra.flows.store.group import Group, Groups
+from amazon_electra.flows.store.stage import Group, Groups
 from amazon_electra.flows.store.store import Store
 
 

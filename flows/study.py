@@ -18,8 +18,7 @@ from amazon_electra.flows.stages.dump import build_dump_stage
 from amazon_electra.flows.stages.origin import build_start_stage, list_place_files
 from amazon_electra.flows.stages.pretraining import build_pretraining_stage, has_accelerator
 from amazon_electra.flows.stages.shards import build_general_shards_stage, build_shards_stages
-from amazon_electra.flows.store.group import Group, Groups
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.stage import Group, Groups, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import Study, load_study
 from amazon_electra.flows.studies.study_stages import DEV, StudyStages, build_study_report

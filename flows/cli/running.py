@@ -18,7 +18,7 @@ from amazon_electra.flows.plan import RunPlan, format_total, list_lines, plan_ru
 from amazon_electra.flows.servers.access import find_running_servers
 from amazon_electra.flows.stages import scores as scoring
 from amazon_electra.flows.stages.dump import build_dump_stage, list_files
-from amazon_electra.flows.store.group import list_stages
+from amazon_electra.flows.store.stage import list_stages
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import has_finished_run, read_registered
 from amazon_electra.flows.studies.study_file import Study

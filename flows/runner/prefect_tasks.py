@@ -18,8 +18,7 @@ from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, User
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.processes import Terminated
 from amazon_electra.flows.runner.stage_runner import StageRunner, allocate_threads
-from amazon_electra.flows.store.group import Group, Groups
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.stage import Group, Groups, Stage
 
 T = TypeVar("T")
 Failures = list[tuple[Stage, Exception]]

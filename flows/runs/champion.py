@@ -78,10 +78,8 @@ def register_models(
     whether MLflow took all. `find` returns the champion with which a task's was compared.
     """
     models = [stage for stage in maker.stages if stage.name == "model"]
-    if not models or last.name != "report":
+    if not models or last.name != "report" or wish.mode == "off":
         return "", True
-    if wish.mode == "off":
-        return "not registered: promotion.mode=off", True
     store, is_complete, lines = maker.store, True, []
     report = read_json(store.fetch(last) / "report.json")
     about = f"**{escape_markdown(report['title'])}**\n\n{escape_markdown(report['answer'])}"
@@ -98,7 +96,7 @@ def register_models(
         tags = {"model": model.fingerprint, "report": last.fingerprint}
         tags |= {name: results[name] for name in ("task", "kind", "arm")}
         artifact, registry = f"model-{shorten_task(task)}", Registry(tracking.uri, name_model(task))
-        with TemporaryDirectory(dir=store.root) as scratch:  # until MLflow has it
+        with TemporaryDirectory(dir=store.root / "runs") as scratch:  # until MLflow has it
             write_served_model(folder, Path(scratch, "model"))
             tracking.log_folder(Path(scratch, "model"), artifact)
             try:

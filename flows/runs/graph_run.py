@@ -40,8 +40,7 @@ from amazon_electra.flows.servers import stock
 from amazon_electra.flows.servers.access import PAUSED_EVENT, find_running_servers
 from amazon_electra.flows.stages.dump import name_dump
 from amazon_electra.flows.store.flatten import flatten_parameters
-from amazon_electra.flows.store.group import Groups, list_stages
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.stage import Groups, Stage, list_stages
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import mark_run, save_registered
 from amazon_electra.flows.ui import artifacts

@@ -29,7 +29,7 @@ log = logging.getLogger("amazon_electra")
 T = TypeVar("T")
 MANIFEST = "manifest.json"
 PATIENCE_SECONDS = 300.0  # then Prefect tries the stage again
-FIRST_PAUSE, MAX_PAUSE = 0.5, 10.0  # seconds
+PAUSE_SECONDS = 5.0  # between two requests
 REFUSED_CREATIONS = {"PreconditionFailed", "ConditionalRequestConflict"}  # codes of S3
 CHECKPOINT = "checkpoint.zip"  # of a stage that is being made: the newest one, with the logs
 LOOK_SECONDS = 2.0  # between two looks for new checkpoints
@@ -112,7 +112,7 @@ class Bucket:
 
     def _ask(self, request: Callable[..., T], *arguments: Any, **options: Any) -> T:
         """Return the answer to a request; ask again while the server is away."""
-        deadline, pause = time.monotonic() + self.patience, FIRST_PAUSE
+        deadline = time.monotonic() + self.patience - PAUSE_SECONDS
         while True:
             try:
                 return request(*arguments, **options)
@@ -123,11 +123,10 @@ class Bucket:
                 is_here = isinstance(error, OSError) and error.errno and not code
                 if code in REFUSED_CREATIONS or is_here:  # callers know it, or it is our own file
                     raise
-                if not is_network_error(error) or time.monotonic() + pause > deadline:
+                if not is_network_error(error) or time.monotonic() > deadline:
                     with report_unreachable(name_setting("store", self.address)):
                         raise
-            time.sleep(pause)
-            pause = min(2 * pause, MAX_PAUSE)
+            time.sleep(PAUSE_SECONDS)
 
 
 def find_code(error: BaseException) -> str:

@@ -6,11 +6,11 @@ Bump `version` when the output changes: the code is not part of the fingerprint.
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, ValidationError
 
@@ -148,14 +148,42 @@ class ExistingStage(Stage):
         vars(self).update(name=name, fingerprint=fingerprint)
 
 
+@dataclass(frozen=True)
+class Group:
+    """Chains of stages that are made at the same time, at most `at_once` of them."""
+
+    chains: Sequence[Sequence[Stage]]
+    at_once: int = 1
+    may_fail: bool = False
+    """Whether the graph goes on without what fails; it is sent the causes by the stages' paths."""
+
+    @classmethod
+    def of(cls, *stages: Stage) -> Self:
+        """Return a group of stages that are made one after the other."""
+        return cls([stages])
+
+    @property
+    def stages(self) -> list[Stage]:
+        return [stage for chain in self.chains for stage in chain]
+
+
+Groups = Generator[Group, Any, Any]
+"""A graph. A run makes each group before it asks for the next, `--dry-run` nothing."""
+
+
+def list_stages(groups: Groups, store: Any) -> list[tuple[Stage, bool]]:
+    """Return each stage of a graph once, in order, and whether it is complete in a `Store`."""
+    stages = {stage.fingerprint: stage for group in groups for stage in group.stages}
+    return [(stage, store.manifest(stage) is not None) for stage in stages.values()]
+
+
 def dict_of(config: Settings) -> dict[str, Any]:
     """Return a config as plain JSON, without what is as by default."""
     return config.model_dump(mode="json", exclude_defaults=True)
 
 
 def register_stage(kind: type[Stage]) -> type[Stage]:
-    """Add a stage's class from another package; child processes import its module too."""
-    Stage.registry[kind.name] = kind
+    """Let child processes import the module of a stage's class from another package."""
     register_module(kind.__module__)
     return kind
 

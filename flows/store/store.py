@@ -8,7 +8,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,6 @@ from amazon_electra.beam_jobs.core.errors import TransientError, UserError, requ
 from amazon_electra.beam_jobs.core.files import (
     check_name,
     hash_bytes,
-    hash_file,
     make_writable_folder,
     write_json,
 )
@@ -116,8 +115,8 @@ class Store:
 
     def locate(self, stage: Stage) -> str:
         """Return where a complete stage stays: its folder, or the address of its files."""
-        attempt = ((self.bucket and self.manifest(stage)) or {}).get("attempt", "")
-        return f"{self.address}/{stage.path}/{attempt}".rstrip("/")
+        made = self.manifest(stage) if self.bucket else None
+        return f"{self.address}/{stage.path}/{(made or {}).get('attempt', '')}".rstrip("/")
 
     def open_output(self, stage: Stage) -> str:
         """Return where the job of a stage writes: its folder, or the bucket from an engine."""
@@ -188,8 +187,13 @@ class Store:
             if (not parts or any(f"{file['path']}/".startswith(f"{part}/") for part in parts))
             and not is_whole(folder / file["path"], file["sha256"])
         ]
-        if self.bucket:
-            self._download(self.bucket, stage, manifest.get("attempt", ""), missing)
+        if bucket := self.bucket:
+            start = f"{stage.path}/{manifest.get('attempt', '')}"
+
+            def download(file: Mapping[str, str]) -> None:
+                bucket.download(f"{start}/{file['path']}", folder / file["path"], file["sha256"])
+
+            do_all(download, missing)
             write_json(folder / MANIFEST, manifest)
         elif missing:
             at, again = folder / missing[0]["path"], f"remove {folder} and it is made again"
@@ -204,34 +208,33 @@ class Store:
         was written there before, or on another host of a bucket.
         """
         folder = self.folder(stage)
-        kept: AbstractContextManager[None] = nullcontext()
-        with exclusive_lock(folder.with_suffix(".lock"), waiting):
+        with exclusive_lock(folder.with_suffix(".lock"), waiting), ExitStack() as stack:
             if self.bucket and self.manifest(stage) is None:
                 if (folder / MANIFEST).exists():  # it was removed from the bucket
                     remove_folder(folder)
                 kept = keep_checkpoints(self.bucket, stage.path, folder, stage.scratch)
+                stack.enter_context(kept)
             folder.mkdir(parents=True, exist_ok=True)
-            with kept:
-                yield folder
+            yield folder
 
     def publish(self, stage: Stage, result: Mapping[str, Any], **cost: float) -> Manifest:
         """Complete a stage folder by a manifest, with size and SHA-256 of its files. Return the one
         that counts: another host's where that came first.
         """
         folder = self.folder(stage)
-        if self.bucket and stage.on_engine:  # its workers wrote to the bucket
+        if (bucket := self.bucket) and stage.on_engine:  # its workers wrote to the bucket
             start = f"{stage.path}/{self._attempt}/"
-            names = [name.removeprefix(start) for name in self.bucket.list_sizes(start)]
-            written = [{"path": name, "sha256": ""} for name in names]
-            self._download(self.bucket, stage, self._attempt, written)
+            names = bucket.list_sizes(start)
+            do_all(lambda name: bucket.download(name, folder / name.removeprefix(start)), names)
         left_out, files = {MANIFEST, LOG, REQUEST}, []
         for path in sorted(folder.rglob("*")):
             parts = path.relative_to(folder).parts
             # what begins with a dot another thread writes, and names it then
             is_own = parts[0] not in stage.scratch and not any(p.startswith(".") for p in parts)
             if is_own and path.is_file() and path.name not in left_out:
-                about = {"size": path.stat().st_size, "sha256": hash_file(path)}
-                files.append({"path": "/".join(parts), **about})
+                sha256 = hash_once(str(path), identify(path))
+                size = path.stat().st_size
+                files.append({"path": "/".join(parts), "size": size, "sha256": sha256})
         manifest: Manifest = {
             "stage": stage.name,
             "version": stage.version,
@@ -277,17 +280,6 @@ class Store:
         kept = f"{path}/{MANIFEST}", f"{path}/{manifest['attempt']}/"
         do_all(bucket.remove, [n for n in bucket.list_sizes(path) if not n.startswith(kept)])
         return manifest
-
-    def _download(
-        self, bucket: Bucket, stage: Stage, attempt: str, files: list[dict[str, Any]]
-    ) -> None:
-        """Copy files of a stage here; one that is not what its list says is never seen by a job."""
-
-        def download(file: dict[str, Any]) -> None:
-            name = f"{stage.path}/{attempt}/{file['path']}"
-            bucket.download(name, self.folder(stage) / file["path"], file["sha256"])
-
-        do_all(download, files)
 
     def measure_folders(self) -> dict[str, int]:
         """Return the bytes of each stage folder, complete or not, by its path, in order."""

@@ -8,8 +8,7 @@ from pathlib import Path
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.domain_adaptation import graph
 from amazon_electra.flows.plan import plan_run
-from amazon_electra.flows.store.group import list_stages
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.stage import Stage, list_stages
 from amazon_electra.flows.store.store import Store
 
 

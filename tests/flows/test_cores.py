@@ -7,7 +7,7 @@ import pytest
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.stage_runner import StageRunner, allocate_threads
 from amazon_electra.flows.stages.finetuning import Start, build_finetuning
-from amazon_electra.flows.store.group import Group
+from amazon_electra.flows.store.stage import Group
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.tracking.mlflow_run import Tracking

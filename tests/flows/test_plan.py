@@ -1,7 +1,7 @@
 """A plan lists its stages, complete or to do."""
 
 from amazon_electra.flows.plan import list_lines
-from amazon_electra.flows.store.group import Group, list_stages
+from amazon_electra.flows.store.stage import Group, list_stages
 from amazon_electra.flows.store.store import Store
 from tests.flows.fakes import FakeStage
 

@@ -14,8 +14,7 @@ from amazon_electra.flows.runner import prefect_tasks
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.runs import graph_run
-from amazon_electra.flows.store.group import Group
-from amazon_electra.flows.store.stage import Stage
+from amazon_electra.flows.store.stage import Group, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking.mlflow_run import Tracking
 from tests.flows.forms import fill_parameters

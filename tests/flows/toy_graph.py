@@ -19,8 +19,7 @@ from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.servers import stock
 from amazon_electra.flows.servers.access import TAG, is_healthy
 from amazon_electra.flows.stages.dump import build_dump_stage
-from amazon_electra.flows.store.group import Group, Groups
-from amazon_electra.flows.store.stage import Stage, register_stage
+from amazon_electra.flows.store.stage import Group, Groups, Stage, register_stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking import mlflow_run
 from tests.flows.forms import fill_parameters

@@ -8,7 +8,7 @@ import pytest
 from amazon_electra.flows import domain_adaptation
 from amazon_electra.flows.cli import running
 from amazon_electra.flows.plan import plan_run
-from amazon_electra.flows.store.group import Group
+from amazon_electra.flows.store.stage import Group
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import has_finished_run, save_registered
 from tests.flows.fakes import FakeStage

@@ -3,7 +3,7 @@
 import pytest
 
 from amazon_electra.flows.configuration.form import StudyChoice, StudyForm
-from amazon_electra.flows.store.group import list_stages
+from amazon_electra.flows.store.stage import list_stages
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import (
     list_shipped_studies,

@@ -10,8 +10,7 @@ import pytest
 from amazon_electra.flows.configuration.form import Pretraining, StudyForm
 from amazon_electra.flows.stages.origin import build_external_stage
 from amazon_electra.flows.stages.pretraining import TrainingConfig, build_training
-from amazon_electra.flows.store.group import list_stages
-from amazon_electra.flows.store.stage import Resources
+from amazon_electra.flows.store.stage import Resources, list_stages
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import load_study
 from amazon_electra.flows.study import graph as study_graph

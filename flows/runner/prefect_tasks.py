@@ -21,7 +21,6 @@ from amazon_electra.flows.runner.stage_runner import StageRunner, allocate_threa
 from amazon_electra.flows.store.stage import Group, Groups, Stage
 
 T = TypeVar("T")
-Failures = list[tuple[Stage, Exception]]
 RETRY_DELAYS = [10.0, 60.0, 300.0]  # seconds: for a network, a service, a machine to come back
 ACCELERATOR = "accelerator"  # Prefect's limit of runs that train at the same time: one
 LEASE_SECONDS = 60.0  # for which a killed run still holds it: the least that Prefect takes
@@ -63,10 +62,8 @@ class PrefectStageMaker:
         """`takes_accelerator`: trainings wait for the machine's one accelerator."""
         self.runner, self.store = runner, runner.store
         self.stages: list[Stage] = []
-        self.failed: dict[str, Exception] = {}
-        """Label of a stage that the run went on without → why it failed."""
-        self.is_stopped = False
-        """Whether Ctrl-C ended the run early, so that it kept the best so far."""
+        self.failed: dict[str, Exception] = {}  # by the label of a stage
+        self.is_stopped = False  # by Ctrl-C, so that it kept the best so far
         self._takes_accelerator = takes_accelerator
 
     def make_graph(self, groups: Groups, notes: Sequence[str] = ()) -> Stage:
@@ -91,23 +88,26 @@ class PrefectStageMaker:
                         self.runner.is_ending = False
                         continue
                     if failed and not group.may_fail:
-                        raise_failures(failed, len(group.chains))
-                    self.failed |= {stage.label: error for stage, error in failed}
-                    group = groups.send({stage.path: error for stage, error in failed})
+                        first = next(iter(failed.values()))
+                        if len(failed) > 1 and isinstance(first, JobFailed | UserError):
+                            total = f"{len(failed)} of {len(group.chains)} failed"
+                            raise type(first)(f"{total}; the first: {first}")
+                        raise first
+                    group = groups.send(failed)
         finally:
             self.runner.end()
         return self.stages[-1]
 
-    def make_group(self, group: Group) -> Failures:
+    def make_group(self, group: Group) -> dict[str, Exception]:
         """Make the chains of a group in their order, each after those that it is made of. Return
-        the first stage of each that failed, without those that were to be made of it.
+        why some failed, by the path of the first stage, without those to be made of them.
         """
         waiting = allocate_threads(group.chains, group.at_once)
         stages = [stage for chain in waiting for stage in chain]
         self.stages += stages
         unmade = {stage.path for stage in stages}
         futures, running = dict[str, Any](), dict[Any, list[Stage]]()
-        over, failed = SimpleQueue[Any](), Failures()
+        over, failed = SimpleQueue[Any](), dict[str, Exception]()
         is_held = self._takes_accelerator and any(
             stage.takes_accelerator and not self.store.manifest(stage) for stage in stages
         )
@@ -132,7 +132,7 @@ class PrefectStageMaker:
                     error = future.result(raise_on_failure=False)
                     if not isinstance(error, Exception):
                         raise error
-                    failed.append((chain[0], error))
+                    failed[chain[0].path] = self.failed[chain[0].label] = error
         except BaseException:
             self.runner.end()
             raise
@@ -161,11 +161,3 @@ def hold_accelerator() -> Iterator[None]:
         client.create_global_concurrency_limit(limit)
     with concurrency(ACCELERATOR, lease_duration=LEASE_SECONDS):
         yield
-
-
-def raise_failures(failed: Failures, chains: int) -> None:
-    """Raise the first failure, with how many there are."""
-    first = failed[0][1]
-    if len(failed) > 1 and isinstance(first, JobFailed | UserError):
-        raise type(first)(f"{len(failed)} of {chains} failed; the first: {first}")
-    raise first

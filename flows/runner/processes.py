@@ -48,9 +48,7 @@ class Child(subprocess.Popen[bytes]):
         environment: Mapping[str, str] | None = None,
         has_pipes: bool = False,
     ):
-        """Start the command with further variables; its output is appended to `log`, or with
-        `has_pipes` only stderr.
-        """
+        """Start the command; its output is appended to `log`, or with `has_pipes` only stderr."""
         log.parent.mkdir(parents=True, exist_ok=True)
         self.log, self.environment = log, dict(environment or {})
         with open(log, "ab") as file:

@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from contextvars import ContextVar
@@ -34,21 +34,18 @@ listeners: ContextVar[tuple[Any, ...]] = ContextVar("listeners", default=())
 
 
 class StageRunner:
-    """Makes the stages of a run in processes of its own (flows/run_stage.py), each of which makes
-    one after another, until one fails.
-    """
+    """Makes the stages of a run in processes (flows/run_stage.py), each one after another."""
 
     def __init__(
         self,
         store: Store,
         listeners: Sequence[Any] = (),
         tracking: Tracking | None = None,
-        tags: Mapping[str, str] | None = None,
     ):
-        """Each listener has methods of the names of events. `tags` are those of runs in MLflow."""
+        """Each listener has methods of the names of events."""
         self.store, self.listeners = store, listeners
         self.tracking = tracking or Tracking("")  # one that is not started sends nothing
-        self.tags, self._tracked = tags or {}, dict[str, TrackedRun]()
+        self.tags, self._tracked = dict[str, str](), dict[str, TrackedRun]()
         self._starter = ThreadPoolExecutor(1)  # children end with the thread that started them
         self._lock = threading.Lock()
         self._living, self._idle = list[Child](), list[Child]()
@@ -159,9 +156,7 @@ class StageRunner:
         return child
 
     def end(self) -> None:
-        """End all processes, with one grace, and begin no stage until `is_ending` is false again.
-        The threads that follow them find them ended.
-        """
+        """End all processes, with one grace; begin no stage until `is_ending` is false again."""
         self.is_ending = True
         with self._lock:
             living = [child for child in self._living if child.returncode is None]

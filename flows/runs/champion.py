@@ -16,7 +16,6 @@ from prefect.context import FlowRunContext
 from prefect.exceptions import FlowPauseTimeout, NotPausedError, ObjectNotFound
 from prefect.flow_runs import resume_flow_run, suspend_flow_run
 from prefect.input import RunInput
-from prefect.settings import PREFECT_API_URL
 from pydantic import Field
 
 from amazon_electra.beam_jobs.core.errors import TransientError
@@ -29,7 +28,6 @@ from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_wi
 from amazon_electra.flows.store.stage import ExistingStage, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.report.document import escape_markdown
-from amazon_electra.model.tracking.mlflow_client import hide_credentials
 from amazon_electra.model.tracking.mlflow_run import Tracking
 from amazon_electra.model.tracking.registry import Registry, RegistryAway, name_model
 from amazon_electra.model.tracking.served_model import write_served_model
@@ -157,9 +155,7 @@ def promote_model(
     tags: Mapping[str, str],
     champion: Stage | None,
 ) -> str:
-    """Register the artifact of this run, and make it champion or challenger; return what it became.
-    `decision` is that of its comparison with `champion`, `about` the report for who is asked.
-    """
+    """Register the artifact of this run as champion or challenger; return what it became."""
     if not tracking.wait_until_sent(SETTLE_SECONDS):
         raise RegistryAway("MLflow did not answer")
     now = registry.get_by_alias("champion")
@@ -186,9 +182,7 @@ def promote_model(
 
 
 def request_approval(decision: Decision, about: str, registry: Registry, version: str) -> Decision:
-    """Suspend the run until a person answers, who sees the evidence above the form. With other
-    evidence, as the champion is another by now, a run that begins again asks again.
-    """
+    """Suspend the run until a person answers; with other evidence, it asks again."""
     registry.set_challenger(version, f"waits for approval; {decision.reason}")
     context = FlowRunContext.get()
     run = context.flow_run if context else None
@@ -201,14 +195,14 @@ def request_approval(decision: Decision, about: str, registry: Registry, version
     key = f"approval-{hash_bytes(f'{registry.name} {version} {evidence}'.encode())[:12]}"
     answer: Any = suspend_flow_run(wait_for_input=form, timeout=APPROVAL_SECONDS, key=key)
     registry.set_tag(version, "waiting", "")
-    words = "approved" if answer.approve else "not approved"
-    said = f": {answer.reason}" if answer.reason else ""
-    return Decision(answer.approve, f"{words}{said}; {decision.reason}")
+    said = "approved" if answer.approve else "not approved"
+    reasons = filter(None, (said, answer.reason, decision.reason))
+    return Decision(answer.approve, "; ".join(reasons))
 
 
 def approve_version(registry: Registry, version: str, reason: str) -> bool:
     """Make a version the champion, and set the one before it aside, so that no run brings it back;
-    return whether a run waited for that, which goes on. TransientError if it is out of reach.
+    return whether a run waited for that. TransientError if that is out of reach.
     """
     waiting = registry.get_tags(version).get("waiting", "")
     before = registry.get_by_alias("champion").get("version", version)
@@ -222,9 +216,7 @@ def approve_version(registry: Registry, version: str, reason: str) -> bool:
     except (NotPausedError, ObjectNotFound, FlowPauseTimeout):
         waiting = ""
     except (HTTPError, RuntimeError) as error:
-        server = hide_credentials(PREFECT_API_URL.value() or "no address")
-        why = f"the run {waiting} still waits: the Prefect server at {server} does not answer"
-        again = "the same command again continues the run"
-        raise TransientError(f"version {version} is the champion, but {why}; {again}") from error
+        why = f"the run {waiting} still waits: Prefect's server does not answer; try again"
+        raise TransientError(f"version {version} is the champion, but {why}") from error
     registry.set_tag(version, "waiting", "")
     return bool(waiting)

@@ -135,9 +135,7 @@ def locate_artifacts(store: Path) -> str:
 
 
 def run_servers(store: Store, prefect_port: int, mlflow_port: int) -> None:
-    """Start both servers and the deployments; return when interrupted, raise JobFailed when one of
-    the processes ends.
-    """
+    """Start both servers and the deployments; return when interrupted, JobFailed when one ends."""
     interrupt_on_signals(signal.SIGTERM, signal.SIGHUP)
     root, running = store.root, dict[str, Child]()
     prefect, mlflow = f"http://{HOST}:{prefect_port}", f"http://{HOST}:{mlflow_port}"

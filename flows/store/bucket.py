@@ -37,9 +37,7 @@ AT_ONCE = 8  # requests
 
 
 class Bucket:
-    """The objects below one address. Requests are repeated while the server is away, for `patience`
-    seconds; other failures are a UserError.
-    """
+    """The objects below one address; requests are repeated while the server is away."""
 
     def __init__(self, address: str, patience: float = PATIENCE_SECONDS):
         from fsspec.core import url_to_fs
@@ -150,8 +148,8 @@ def do_all(request: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
 def keep_checkpoints(
     bucket: Bucket, stage: str, folder: Path, kept: Sequence[str]
 ) -> Iterator[None]:
-    """Upload the checkpoints that a job writes into the folders `kept` while the block lasts,
-    unless another host has completed the stage. Begin with the newest one, of any host.
+    """Begin with the newest checkpoint of any host, and upload those that a job writes into the
+    folders `kept`, until another host has completed the stage.
     """
     if kept and not any(folder.glob("*/step-*")):
         restore_checkpoint(bucket, stage, folder, kept)

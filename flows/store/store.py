@@ -81,9 +81,7 @@ class ManifestFields(BaseModel):
 
 
 class Store:
-    """Stage folders below `address`. Jobs read and write below the local folder `root`: of a bucket
-    it holds copies.
-    """
+    """Stage folders below `address`; `root` is where jobs read and write, of a bucket in copies."""
 
     def __init__(self, given: str | Path, root: Path | None = None):
         require(str(given).strip(), "store: it has no name; give the folder of the results")
@@ -98,11 +96,9 @@ class Store:
         check_name(self.root, "store:")
 
     def check_access(self, writes: bool = True) -> None:
-        """Raise UserError or TransientError if nothing can be read here, or made. What this process
-        and its children write nobody else reads.
-        """
+        """Raise UserError or TransientError if nothing can be read here, or made."""
         if writes:
-            os.umask(0o077)
+            os.umask(0o077)  # nobody else reads what this process and its children write
             make_writable_folder("store", self.root)
         if self.bucket:
             self.bucket.check_access(writes)
@@ -160,9 +156,7 @@ class Store:
     def trace_lineage(
         self, manifest: Manifest, known: Mapping[str, Manifest] | None = None
     ) -> list[tuple[int, Manifest]]:
-        """Return a stage and everything it was made of, each once, with its depth: 0, 1 its inputs,
-        … `known` are manifests that were read already, by fingerprint.
-        """
+        """Return a stage and all it was made of, each once, with its depth: 0, 1 its inputs, …"""
         found, seen = [(0, manifest)], {manifest["fingerprint"]}
         for depth, at in found:
             for source in at["inputs"].values():
@@ -175,9 +169,7 @@ class Store:
         return found
 
     def fetch(self, stage: Stage, *parts: str) -> Path:
-        """Return the folder of a stage with its files, or those in `parts`, on this machine, once
-        each has the SHA-256 of the manifest.
-        """
+        """Return the folder of a stage here, its files, or `parts`, being as the manifest says."""
         folder, manifest = self.folder(stage), self.manifest(stage)
         if manifest is None:
             return folder
@@ -204,9 +196,7 @@ class Store:
     def lock_stage(
         self, stage: Stage, waiting: Callable[[], None] = lambda: None
     ) -> Iterator[Path]:
-        """Hold a stage for one process of this machine at a time, and yield its folder with what
-        was written there before, or on another host of a bucket.
-        """
+        """Hold a stage for one process of this machine at a time; yield its folder."""
         folder = self.folder(stage)
         with exclusive_lock(folder.with_suffix(".lock"), waiting), ExitStack() as stack:
             if self.bucket and self.manifest(stage) is None:
@@ -218,9 +208,7 @@ class Store:
             yield folder
 
     def publish(self, stage: Stage, result: Mapping[str, Any], **cost: float) -> Manifest:
-        """Complete a stage folder by a manifest, with size and SHA-256 of its files. Return the one
-        that counts: another host's where that came first.
-        """
+        """Complete a stage folder by its manifest; return it, or another host's that came first."""
         folder = self.folder(stage)
         if (bucket := self.bucket) and stage.on_engine:  # its workers wrote to the bucket
             start = f"{stage.path}/{self._attempt}/"
@@ -258,9 +246,7 @@ class Store:
         return manifest
 
     def _upload(self, bucket: Bucket, stage: Stage, manifest: Manifest) -> Manifest:
-        """Upload the files, create the manifest, unless there is one, and remove what it does not
-        name. Return the manifest that counts.
-        """
+        """Upload the files, then the manifest, unless there is one; remove what it does not name."""
         path, folder, start = stage.path, self.folder(stage), f"{stage.path}/{self._attempt}"
         there = bucket.list_sizes(start)  # an engine's workers wrote it
         sizes = {file["path"]: file["size"] for file in manifest["files"]}
@@ -294,9 +280,7 @@ class Store:
         return {path: sizes[path] for path in sorted(sizes) if PATH.fullmatch(path)}
 
     def remove(self, path: str) -> bool:
-        """Remove a stage folder, unless it is being made; return whether it is gone. The lock's
-        file stays: a maker may be waiting for it.
-        """
+        """Remove a stage folder, but its lock, unless it is being made; return whether it went."""
         folder = self.root / path
         folder.parent.mkdir(parents=True, exist_ok=True)
         with open(folder.with_suffix(".lock"), "a+", encoding="utf-8") as lock:

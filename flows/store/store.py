@@ -246,7 +246,7 @@ class Store:
         return manifest
 
     def _upload(self, bucket: Bucket, stage: Stage, manifest: Manifest) -> Manifest:
-        """Upload the files, then the manifest, unless there is one; remove what it does not name."""
+        """Upload files and then the manifest, unless there is one; remove what it does not name."""
         path, folder, start = stage.path, self.folder(stage), f"{stage.path}/{self._attempt}"
         there = bucket.list_sizes(start)  # an engine's workers wrote it
         sizes = {file["path"]: file["size"] for file in manifest["files"]}

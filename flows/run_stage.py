@@ -110,13 +110,10 @@ def make_with_events(store: Store, path: str, events: int) -> int:
             if isinstance(error, UserError):
                 failure["mistake"] = error.describe()
             raise
-        return {}
+        return {"is": "made"}
 
-    with open(os.devnull, "wb") as nowhere:
-        code = run_to_exit_code(make_loaded, nowhere.fileno())
-    sys.stdout.flush()
-    sys.stderr.flush()
-    write_event("failed" if code else "made", code=code, **failure)
+    if code := run_to_exit_code(make_loaded, events):
+        write_event("failed", code=code, **failure)
     return code
 
 

@@ -3,7 +3,6 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -21,7 +20,6 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, model_
 from pydantic.fields import FieldInfo
 
 from amazon_electra.beam_jobs.core.errors import UserError, format_value, require
-from amazon_electra.beam_jobs.core.nesting import load_json
 
 Model = TypeVar("Model", bound="Settings")
 
@@ -81,26 +79,16 @@ def strip_none(hint: Any) -> Any:
 
 
 def parse_text(hint: Any, text: str) -> Any:
-    """Return what pydantic makes a value of: None, the parts of `a,b,c` or JSON, or the text."""
+    """Return what pydantic makes a value of: None, the parts of `a,b,c`, or the text."""
     kind = strip_none(hint)
     if kind is not hint and text.lower() == "none":
         return None
-    if get_origin(kind) not in (tuple, list):
-        return text
-    if not text.startswith("["):
-        return [part.strip() for part in text.split(",") if part.strip()]
-    try:
-        return load_json(text)
-    except ValueError as error:
-        raise UserError(f"not valid JSON: {error}") from None
+    is_list = get_origin(kind) in (tuple, list)
+    return [part.strip() for part in text.split(",") if part.strip()] if is_list else text
 
 
-def describe_unknown(name: str, known: Iterable[str], what: str = "field") -> str:
-    """Return that a name is unknown, which are valid, and the one that was probably meant."""
-    known = list(known)
-    close = get_close_matches(name, known, 1)
-    hint = f"; did you mean {close[0]}?" if close else ""
-    return f"unknown {what}; valid: {', '.join(known)}{hint}"
+def list_valid(known: Iterable[str], what: str = "field") -> str:
+    return f"unknown {what}; valid: {', '.join(known)}"
 
 
 def list_mistakes(invalid: ValidationError) -> list[UserError]:
@@ -130,7 +118,7 @@ def join_mistakes(invalid: ValidationError) -> UserError:
 
 def parse_field(kind: type[Settings], name: str, text: str) -> Any:
     """Return the value of one field from its text."""
-    require(name in kind.model_fields, describe_unknown(name, kind.model_fields), name, text)
+    require(name in kind.model_fields, list_valid(kind.model_fields), name, text)
     field = kind.model_fields[name]
     hint: Any = Annotated[field.annotation, field]
     adapter: TypeAdapter[Any] = TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False))
@@ -151,7 +139,7 @@ def replace_settings(
     for path, text in texts.items():
         name = path.removeprefix(f"{section}.")
         sections = f", and the section here is {section}" if "." in name else ""
-        require(name in known, describe_unknown(name, known) + sections, path, text)
+        require(name in known, list_valid(known) + sections, path, text)
         changes[known[name]][name] = parse_field(type(models[known[name]]), name, text)
     try:
         return [model.replace(**change) for model, change in zip(models, changes, strict=True)]

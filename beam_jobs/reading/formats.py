@@ -4,7 +4,7 @@ from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
-from amazon_electra.beam_jobs.core.settings import describe_unknown
+from amazon_electra.beam_jobs.core.settings import list_valid
 from amazon_electra.beam_jobs.reading.compression import PACKED
 from amazon_electra.beam_jobs.reading.delimited import Delimited
 from amazon_electra.beam_jobs.reading.excel import Excel
@@ -40,7 +40,7 @@ def find_format(name: str) -> Format:
     if name not in FORMATS:
         load_plugins()
     if name not in FORMATS:
-        raise UserError(describe_unknown(name, FORMATS, "format"), "format", name)
+        raise UserError(list_valid(FORMATS, "format"), "format", name)
     return FORMATS[name]
 
 

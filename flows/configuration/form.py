@@ -22,7 +22,7 @@ from amazon_electra.beam_jobs.config import (
     SplitConfig,
 )
 from amazon_electra.beam_jobs.core.errors import UserError, require
-from amazon_electra.beam_jobs.core.settings import Settings, describe_unknown, replace_settings
+from amazon_electra.beam_jobs.core.settings import Settings, list_valid, replace_settings
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.configuration.form_tools import CLOSED, make_form_field
@@ -68,14 +68,14 @@ def refuse_duplicates(chosen: list[Any]) -> list[Any]:
 
 def _check_arm(name: str) -> str:
     known = [*ENCODERS, *(arm for arm in list_arms() if arm != "finetuned")]
-    require(name in known, describe_unknown(name, known, "arm"), value=name)
+    require(name in known, list_valid(known, "arm"), value=name)
     return name
 
 
 def _check_task(name: str) -> str:
     is_known = name in list_star_tasks() or re.fullmatch(f"{corpus.LABEL}.+", name)
     known = [*list_star_tasks(), f"{corpus.LABEL}COLUMN"]
-    require(is_known, describe_unknown(name, known, "task"), value=name)
+    require(is_known, list_valid(known, "task"), value=name)
     return name
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
-from amazon_electra.beam_jobs.core.settings import describe_unknown
+from amazon_electra.beam_jobs.core.settings import list_valid
 from amazon_electra.model.arms.arm import Arm
 
 OURS = ("finetuned", "frozen", "joined", "tfidf", "stack")
@@ -52,5 +52,5 @@ def find_arm(name: str) -> type[Arm]:
     if name not in _ARMS:
         list_arms()
     if name not in _ARMS:
-        raise UserError(f"arm: {name}: {describe_unknown(name, sorted(_ARMS), 'arm')}")
+        raise UserError(f"arm: {name}: {list_valid(sorted(_ARMS), 'arm')}")
     return _ARMS[name]

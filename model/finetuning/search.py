@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from amazon_electra.beam_jobs.core.errors import UserError, refuse, require
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
-from amazon_electra.beam_jobs.core.settings import describe_unknown, format_value
+from amazon_electra.beam_jobs.core.settings import format_value, list_valid
 from amazon_electra.model.config import FinetuningSettings
 from amazon_electra.model.evaluation.metrics import rank_dev_metrics
 from amazon_electra.model.finetuning.config import FinetuneConfig, check_request, make_request
@@ -135,7 +135,7 @@ def _check_choices(name: str, choices: Any) -> None:
     """Raise a UserError where a setting cannot be searched, or fine-tuning refuses a choice."""
     unknown = {"learning_rates", *DATA_SETTINGS, *DISTILLATION_FIELDS}
     known = ["learning_rate", *(n for n in FinetuningSettings.model_fields if n not in unknown)]
-    require(name in known, describe_unknown(name, known))
+    require(name in known, list_valid(known))
     values, is_list = choices, isinstance(choices, list) and choices
     if not is_list:
         names = choices.keys() if isinstance(choices, dict) else set()

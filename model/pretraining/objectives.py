@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
-from amazon_electra.beam_jobs.core.settings import describe_unknown
+from amazon_electra.beam_jobs.core.settings import list_valid
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders.weight_mapping import Role
 
@@ -100,7 +100,7 @@ def find_objective(name: str) -> Objective:
     if name not in OBJECTIVES:
         load_plugins()
     if name not in OBJECTIVES:
-        raise UserError(describe_unknown(name, OBJECTIVES, "objective"))
+        raise UserError(list_valid(OBJECTIVES, "objective"))
     return OBJECTIVES[name]
 
 

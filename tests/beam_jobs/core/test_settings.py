@@ -79,7 +79,6 @@ def test_an_error_goes_to_another_process_with_its_field():
         ("max_length", "1_28", 128),
         ("rate", "5e-1", 0.5),
         ("rates", "3e-4, 1e-3", (3e-4, 1e-3)),
-        ("rates", "[0.1, 1]", (0.1, 1)),
         ("lower_case", "True", True),
         ("most", "none", None),
         ("folder", "none", Path("none")),

@@ -17,9 +17,7 @@ NETWORK_ERRORS = {
     *("RemoteProtocolError", "ServerDisconnectedError", "ServerTimeoutError", "ServiceUnavailable"),
     *("TimeoutError", "TooManyRequests", "TransportError"),
 }
-"""Classes of Python, botocore, aiohttp, requests, httpx and google.auth, by name, since an error of
-another process is text; a 502 of gs:// is ProxyError.
-"""
+"""Of Python, botocore, aiohttp, requests, httpx and google.auth; a 502 of gs:// is ProxyError."""
 AWAY_STATUSES = {408, 429, *range(500, 600)}  # answers of a server that may answer a later request
 DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 

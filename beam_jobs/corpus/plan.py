@@ -77,8 +77,7 @@ class CorpusPlan:
     preparation: Preparation
     punkt: str | None  # parameters that are used, in place of trained ones
     withheld_files: tuple[str, ...]
-    withheld_corpus: tuple[str, ...]
-    """The Parquet files of the corpus whose dev and test reviews are withheld."""
+    withheld_corpus: tuple[str, ...]  # files of the corpus whose dev and test reviews are withheld
     withheld_digest: str  # SHA-256 of its corpus.json; "" without one
     engine: PipelineOptions
 

@@ -34,8 +34,7 @@ from amazon_electra.beam_jobs.text import splits
 from amazon_electra.beam_jobs.text.preparation import TextPreparer, join_title
 
 BATCH_REVIEWS, BATCH_CHARACTERS = 4096, 1 << 28
-MAX_RAW_EXPANSION = 10
-"""Times the characters that a text may have: what is longer before it is cleaned is not cleaned."""
+MAX_RAW_EXPANSION = 10  # a text that has so many times its most characters is not cleaned
 SCHEMA = pa.schema(
     [
         pa.field("review_id", pa.binary(16)),

@@ -46,8 +46,7 @@ CORPUS_SCHEMA = pa.schema(
     ]
 )  # and the columns of the user's own labels
 LANGUAGE_TEXTS = 1_000  # reviews whose languages are counted, in a tenth of a second
-WRITE_REASONS = ("duplicate", "near duplicate", "withheld")
-"""Why the second pass drops a review; the first pass counts its own reasons."""
+WRITE_REASONS = ("duplicate", "near duplicate", "withheld")  # why the second pass drops a review
 WITHHELD = WRITE_REASONS.index("withheld")
 STAYS = len(WRITE_REASONS)  # instead of the number of a reason: the review is kept
 
@@ -63,8 +62,7 @@ class WrittenUnit:
     splits: dict[str, int]
     stars: dict[str, int]
     labels: dict[str, dict[str, int]]  # reviews of each own label by split and class, `split.class`
-    contradicted: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Texts whose copies have several classes, by label and these classes."""
+    contradicted: dict[str, dict[str, int]] = field(default_factory=dict)  # by label and classes
 
 
 def write_punkt(units: list[PreparedUnit], folders: Folders, punkt: str | None) -> str:
@@ -178,8 +176,7 @@ class UnitTables:
     stars: Counter[str] = field(default_factory=Counter)
     labels: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     sentences: int = 0
-    contradicted: list[dict[str, Any]] = field(default_factory=list)
-    """Where the texts are whose copies have several classes, and which."""
+    contradicted: list[dict[str, Any]] = field(default_factory=list)  # texts with several classes
 
     def write(self, folders: Folders) -> WrittenUnit:
         """Write the unit's files of the corpus."""

@@ -28,11 +28,7 @@ from amazon_electra.beam_jobs.engine import flink, staged_package
 LOCAL_RUNNERS = {None, "DirectRunner", "FnApiRunner"}  # values of --runner that mean FnApiRunner
 # whose job servers know options that Beam here does not
 JOB_SERVER_RUNNERS = {"PortableRunner", "FlinkRunner", "SparkRunner"}
-# by which a user says what the workers install
-PACKAGE_OPTIONS = (
-    *("setup_file", "extra_package"),
-    *("sdk_container_image", "worker_harness_container_image"),
-)
+PACKAGE_OPTIONS = "setup_file", "extra_package", "sdk_container_image"  # what workers install
 SMALL_BYTES = 50_000_000  # up to this a second worker takes longer to start than it saves
 JOB_SECONDS = 365 * 24 * 3600  # --job_server_timeout: some job servers end the job with it
 

@@ -1,5 +1,5 @@
-"""Which texts a model was trained on, exactly or nearly: `trained_on.npy` in a model folder, by
-which they are left out where it is compared with another model, or with the labels of a dump.
+"""Which texts a model was trained on, exactly or nearly: they are left out where it is compared
+with another model, or with the labels of a dump.
 """
 
 import hashlib
@@ -12,12 +12,11 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core import storage
 
-FILE = "trained_on.npy"
+FILE = "trained_on.npy"  # of a model folder
 SHINGLE, SKETCH, SHARED = 3, 8, 4
 """Words of a shingle; the smallest hashes of a text's shingles that are kept (Broder 1997); how
 many of these two near copies share, which those with half of their shingles in common do."""
-MAX_SKETCHED = 200_000
-"""Texts whose shingles are kept, 72 bytes each; of more texts only exact copies are known."""
+MAX_SKETCHED = 200_000  # texts whose shingles are kept; of more only exact copies are known
 
 
 @lru_cache(maxsize=2)

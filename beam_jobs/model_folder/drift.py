@@ -20,21 +20,16 @@ PROFILE = "profile.json"  # of a model folder
 UNSPACED = r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]"
 WORD = re.compile(rf"{UNSPACED}|[^\W\d_]+")
 MAX_CHARACTERS = 5_000  # of a text that are looked at
-MIN_TEXTS, MAX_WORDS = 2, 20_000
-"""A known word is in so many texts; the most frequent ones are kept."""
+MIN_TEXTS, MAX_WORDS = 2, 20_000  # a known word is in so many texts; the most frequent are kept
 CONFIDENCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98)  # between the groups of probabilities
 QUANTILES = (0.5, 0.8, 0.9, 0.98)  # of the shares of unknown words, between their groups
 PRIOR = 10  # tested answers that the probabilities of a group weigh as much as
-MIN_PROFILE, MIN_NEW = 50, 30
-"""Tested texts below which there is no profile, new ones below which nothing is said."""
+MIN_PROFILE, MIN_NEW = 50, 30  # texts below which there is no profile, and nothing is said
 Z = 3.5  # standard errors from which on a difference is no chance: one in 2,000
 MIN_CHANGE = 0.1  # of a share, below which nothing is said, however many texts show it
 MIN_LOSS = 0.02  # of the accuracy that is expected at best
 DOUBT = 1.5  # widens the lower end by the share of texts with many unknown words
-KEPT_WORDS, SHOWN_WORDS = 200, 5
-"""Unknown words that a unit reports, and those in a sentence; the most frequent ones."""
-
-
+KEPT_WORDS, SHOWN_WORDS = 200, 5  # unknown words that a unit reports, and those in a sentence
 Pair = tuple[float, float]  # of the new texts, and of the tested ones
 
 
@@ -47,8 +42,7 @@ class Tally:
     probabilities, and how many of them are right (0 where nobody knows)."""
     answers: np.ndarray  # int [classes]
     unknown: float = 0.0  # sum over texts of the share of their words that is unknown
-    languages: Counter[str] = field(default_factory=Counter)
-    """Texts by language; those of a few words are in none."""
+    languages: Counter[str] = field(default_factory=Counter)  # texts by language
     words: Counter[str] = field(default_factory=Counter)  # texts by unknown word
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -83,8 +77,7 @@ class Profile:
     edges: np.ndarray  # float [QUANTILES]: shares of unknown words between the groups
     shares: list[float]  # of the classes among the right answers
     tested: Tally
-    stars: dict[str, str] = field(default_factory=dict)
-    """Class by number of stars, of a task that has its answers from stars."""
+    stars: dict[str, str] = field(default_factory=dict)  # class by stars, of a task made of them
 
     @classmethod
     def of_texts(

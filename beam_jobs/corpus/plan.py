@@ -17,6 +17,7 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import hash_bytes
 from amazon_electra.beam_jobs.corpus.prepare import Preparation
+from amazon_electra.beam_jobs.deduplication.evaluation_texts import identify_file
 from amazon_electra.beam_jobs.engine import beam_options
 from amazon_electra.beam_jobs.labels.values import CONTRADICTED
 from amazon_electra.beam_jobs.reading import work_units
@@ -77,6 +78,7 @@ class CorpusPlan:
     preparation: Preparation
     punkt: str | None  # parameters that are used, in place of trained ones
     withheld_files: tuple[str, ...]
+    withheld_names: tuple[str, ...]  # names and digests of these, which workers may not have
     withheld_corpus: tuple[str, ...]  # files of the corpus whose dev and test reviews are withheld
     withheld_digest: str  # SHA-256 of its corpus.json; "" without one
     engine: PipelineOptions
@@ -123,6 +125,7 @@ def plan_corpus(
         preparation=Preparation(folders.prepared, folders.failed, config, bounds, share, withholds),
         punkt=str(punkt) if punkt else None,
         withheld_files=tuple(withheld),
+        withheld_names=tuple(sorted(map(identify_file, withheld))),
         withheld_corpus=tuple(others),
         withheld_digest=digest,
         engine=beam_options.resolve_beam_options(list(beam_flags), size),

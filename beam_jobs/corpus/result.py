@@ -13,7 +13,6 @@ from amazon_electra.beam_jobs.corpus import write
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
 from amazon_electra.beam_jobs.corpus.prepare import NO_KEY
 from amazon_electra.beam_jobs.corpus.write import WrittenUnit
-from amazon_electra.beam_jobs.deduplication.evaluation_texts import identify_file
 from amazon_electra.beam_jobs.engine.units import check_failed
 from amazon_electra.beam_jobs.labels import values
 from amazon_electra.beam_jobs.labels.classes import TRAINED_SPLITS, choose_classes, warn_of_label
@@ -121,7 +120,7 @@ def summarize_corpus(
             f"{lost:,} of {of:,} reviews to train on ({lost / of:.0%}) are withheld: they nearly "
             "repeat dev or test reviews or evaluation texts"
         )
-    noted, withheld = sum_counts(notes), sorted(map(identify_file, plan.withheld_files))
+    noted = sum_counts(notes)
     return {
         "bytes": sum(unit.bytes for unit in prepared),
         "read": read,
@@ -137,7 +136,7 @@ def summarize_corpus(
         "files": files,
         "columns": list_columns(plan),
         "units": len(prepared),
-        **({"withheld_files": withheld} if withheld else {}),
+        **({"withheld_files": list(plan.withheld_names)} if plan.withheld_names else {}),
         **({"withheld_corpus": plan.withheld_digest} if plan.withheld_digest else {}),
         **({"labels": labels, "label_values": typed} if labels else {}),
         **({"contradictory_labels": contradictory} if any(contradictory.values()) else {}),

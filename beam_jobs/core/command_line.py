@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from inspect import Parameter as Argument
 from inspect import Signature, getdoc, signature
-from types import NoneType, UnionType
+from types import GenericAlias, NoneType, UnionType
 from typing import Annotated, Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from cyclopts import App, CycloptsError, Group, Parameter
@@ -30,6 +30,7 @@ from amazon_electra.beam_jobs.core.settings import (
 )
 
 BEAM_OPTIONS = "beam_options"  # argument of a job for the words that are no options of its own
+METAVARS = {str: "TEXT", int: "N", float: "X", bool: None}
 DOT = "__"  # of `section.field`, where Python wants a name
 
 
@@ -92,6 +93,10 @@ def make_command(
     for name, one in own.items():
         if name not in (*forms, BEAM_OPTIONS):
             about = "".join(d.documentation for d in get_args(hints[name]) if isinstance(d, Doc))
+            if one.default not in (Argument.empty, None, False, "", ()):
+                about += f" (default: {format_value(one.default)})"
+            if one.default is not Argument.empty and one.default is not False:
+                one = one.replace(default=None)  # nothing was given
             arguments.append(make_argument(one, simplify(hints[name]), about, [name_option(name)]))
     sections = dict.fromkeys(path.rpartition(".")[0] for path in fields)
     groups = {name: Group(name, sort_key=n) for n, name in enumerate(sections) if name}
@@ -105,8 +110,12 @@ def make_command(
         arguments.append(make_argument(option, kind, describe_field(field), names, group))
 
     def call(*words: Any, **given: Any) -> Any:
-        values = {name: value for name, value in given.items() if name in own}
-        typed = {name.replace(DOT, "."): v for name, v in given.items() if name not in own}
+        typed = {name.replace(DOT, "."): value for name, value in given.items()}
+        for name, value in typed.items():  # a command may be typed again with other words
+            hint = hints[name] if name in own else fields[name].annotation
+            if isinstance(value, list) and value and simplify(hint) != list[str]:
+                typed[name] = value[-1]
+        values = {name: typed.pop(name) for name in list(typed) if name in own}
         try:
             for name, form in forms.items():
                 nested: dict[str, Any] = {}
@@ -155,13 +164,14 @@ def make_argument(
     argument: Argument, kind: Any, about: str, names: list[str], group: Group | str = "Parameters"
 ) -> Argument:
     """Return an argument as cyclopts takes it, in the help below its group."""
-    has_default = argument.default not in (Argument.empty, None, False, "", ())
-    shown = Parameter(help=about, negative=(), show_default=has_default)
+    shown = Parameter(help=about, negative=(), show_default=False)
     if argument.kind == Argument.POSITIONAL_ONLY:
         return argument.replace(annotation=Annotated[kind, shown])
-    named = Parameter(name=names, group=group, consume_multiple=kind == list[str])
-    if argument.default is not Argument.empty:
-        kind = kind | None
+    is_several = kind == list[str]
+    metavar = "TEXT..." if is_several else METAVARS.get(kind, "CHOICE")
+    named = Parameter(name=names, group=group, consume_multiple=is_several, metavar=metavar)
+    if kind is not bool:
+        kind = (kind if is_several else GenericAlias(list, (kind | None,))) | None
     annotation = Annotated[kind, shown, named]
     return argument.replace(kind=Argument.KEYWORD_ONLY, annotation=annotation)
 

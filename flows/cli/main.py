@@ -71,7 +71,7 @@ def run_words(words: Sequence[str]) -> int:
         why = explain(mistake) if isinstance(mistake, CycloptsError) else mistake
         print(f"error: {why}", file=sys.stderr)
         return 2
-    store = bound.kwargs.get("store")
+    *_, store = bound.kwargs.get("store") or [None]  # the last one of several
     typed = shlex.join(["amazon-electra", *words])
     return attempt(lambda: command(*bound.args, **bound.kwargs), store, typed)
 

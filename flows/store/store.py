@@ -199,12 +199,13 @@ class Store:
         """Hold a stage for one process of this machine at a time; yield its folder."""
         folder = self.folder(stage)
         with exclusive_lock(folder.with_suffix(".lock"), waiting), ExitStack() as stack:
-            if self.bucket and self.manifest(stage) is None:
-                if (folder / MANIFEST).exists():  # it was removed from the bucket
-                    remove_folder(folder)
+            is_begun = self.bucket is not None and self.manifest(stage) is None
+            if is_begun and (folder / MANIFEST).exists():  # it was removed from the bucket
+                remove_folder(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+            if self.bucket and is_begun:
                 kept = keep_checkpoints(self.bucket, stage.path, folder, stage.scratch)
                 stack.enter_context(kept)
-            folder.mkdir(parents=True, exist_ok=True)
             yield folder
 
     def publish(self, stage: Stage, result: Mapping[str, Any], **cost: float) -> Manifest:

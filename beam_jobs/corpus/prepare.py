@@ -124,7 +124,7 @@ def decide_time_split(counts: Counter[str], preparation: Preparation, column: st
     """
     check_failed(preparation.failed)
     order = dates.decide_order(counts, column, preparation.config.dates)
-    days, _ = dates.resolve_days(counts, order)
+    days = dates.resolve_days(counts, order)
     require(days, f"no review has a date that can be read; {dates.FORMS}", "split_by", "time")
     return TimeSplit(*splits.find_cut_offs(days, preparation.bounds), order)
 

@@ -6,13 +6,14 @@ Where each of MAX_BUCKETS begins in a file is a small file beside it; those of m
 
 import mmap
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize, measure_units
+from amazon_electra.beam_jobs.reading.work_units import PreparedUnit, UnitSize
 
 MAX_BUCKETS = 1024  # whose places in a file are known
 Bucket = tuple[int, int]  # its number, and how many there are
@@ -93,7 +94,13 @@ def join_files(paths: Sequence[str], joined: str, others: Sequence[str] = ()) ->
 
 def join_unit_starts(counts: list[PreparedUnit], folder: str) -> list[UnitSize]:
     """Join the starts of all prepared units, once; return the units' sizes in their order."""
-    units, joined = measure_units(counts), storage.join_path(folder, JOINED)
+    lines, rows, units = Counter[str](), Counter[str](), list[UnitSize]()
+    for one in sorted(counts, key=lambda unit: unit.unit):
+        before = lines[one.file], rows[one.file]
+        units.append(UnitSize(one.unit, one.prepared, one.held_out_runs, *before))
+        lines[one.file] += one.lines
+        rows[one.file] += one.read
+    joined = storage.join_path(folder, JOINED)
     if not storage.exists(joined):
         join_starts([storage.join_path(folder, f"{c.unit}.starts") for c in units], joined)
     return units

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.labels.values import LABEL
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.compression import Compression, PlainStream, refuse_bytes
@@ -85,8 +85,11 @@ def detect_layout(
             rejects = [] if records else [item for item in items if isinstance(item, Reject)]
         columns = format.list_columns(layout, records)
         if columns:
-            if format.has_only_strings and not overrides:
-                refuse_without_header(columns, shown)
+            if format.has_only_strings and not overrides:  # a first line may be a record
+                is_known = fields.find_column("text", set(columns))
+                why = f"{shown}: its first line has no names of its {len(columns)} columns; write "
+                why += "them, or, if each line is a text, give `text`"
+                require(is_known or all(map(may_be_name, columns)), why, "dump.format")
             found = map_fields(layout, columns, records, overrides, shown)
             if not rejects:
                 return found
@@ -119,8 +122,8 @@ def map_fields(
     mapping = fields.map_columns(ordered, overrides, shown, some)
     texts = fields.split_joined(mapping["text"], known)
     single = [n for f, n in mapping.items() if f != "text" and not f.startswith(LABEL)]
-    if twice := [name for name in [*texts, *single] if columns.count(name) > 1]:
-        raise UserError(f"{shown}: two columns are called {twice[0]}; rename one")
+    twice = min((name for name in [*texts, *single] if columns.count(name) > 1), default=None)
+    require(twice is None, f"{shown}: two columns are called {twice}; rename one")
     check_texts(records, texts, shown)
     parts = {n: tuple(fields.split_joined(n, known)) for n in mapping.values() if n not in known}
     unused = sorted(known.difference(mapping.values(), *parts.values()))
@@ -154,31 +157,18 @@ def choose_columns(
     return plain.union(*(list_nested_names(record) for record in records))
 
 
-def refuse_without_header(names: list[str], shown: str) -> None:
-    """Raise UserError for a file whose first line seems to be a record."""
-    if fields.find_column("text", set(names)):
-        return
-    if any(
-        len(name) > MAX_NAME_CHARACTERS
-        or len(name.split()) > MAX_NAME_WORDS
-        or NUMBER.fullmatch(name)
-        for name in names
-    ):
-        raise UserError(
-            f"{shown}: its first line has no names of its {len(names)} columns; write them, or, if "
-            "each line is a text, give `text`",
-            "dump.format",
-        )
+def may_be_name(column: str) -> bool:
+    """Return whether a cell may be the name of a column, not a text or a number."""
+    is_short = len(column) <= MAX_NAME_CHARACTERS and len(column.split()) <= MAX_NAME_WORDS
+    return is_short and not NUMBER.fullmatch(column)
 
 
 def check_texts(records: list[dict[str, Any]], columns: Sequence[str], shown: str) -> None:
     """Raise UserError where a column of texts holds values, but no text, or lists of reviews."""
     some = records[:FIRST_RECORDS]
     for column in columns:
-        if fields.holds_lists(column, some):
-            raise UserError(
-                f"{shown}: {column} holds lists of reviews; write a row for each review"
-            )
+        why = f"{shown}: {column} holds lists of reviews; write a row for each review"
+        require(not fields.holds_lists(column, some), why)
         reviews = [review for record in some for review in fields.expand_record(record, [column])]
         values = [fields.unwrap(review[column]) for review in reviews]
         given = [value for value in values if value not in (None, "")]
@@ -206,12 +196,8 @@ def detect_format(head: bytes, shown: str) -> str:
     formats = list_formats()
     if not start:
         return OURS[0].name  # an empty file has no records in any format
+    is_foreign = FOREIGN.match(start)
     for name, one in formats.items():
-        if type(one) not in OURS and one.recognize(start):
-            return name
-    if FOREIGN.match(start):
-        raise refuse_bytes(start, shown)
-    for name, one in formats.items():
-        if one.recognize(start):
+        if (type(one) not in OURS or not is_foreign) and one.recognize(start):
             return name
     raise refuse_bytes(start, shown)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, BinaryIO
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.limits import Limits
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.format import Layout, RowFormat
@@ -81,8 +81,8 @@ def read_records(file: BinaryIO, name: str, layout: Layout) -> Iterator[tuple[in
     header = [" ".join(str(cell).split()) for cell in first[place][1]] if first else []
     named = [(i, one) for i, one in enumerate(header) if one != "None"]
     columns = [one for _, one in named]
-    if twice := [one for one in columns if columns.count(one) > 1]:
-        raise UserError(f"{name}: two columns are called {twice[0]}; rename one")
+    twice = [one for one in columns if columns.count(one) > 1]
+    require(not twice, f"{name}: two columns are called {twice[:1]}; rename one")
     yield 0, dict.fromkeys(columns)
     for number, cells in (*first[place + 1 :], *rows):
         yield number, {one: cells[i] if i < len(cells) else None for i, one in named}

@@ -11,7 +11,7 @@ from importlib import resources
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from amazon_electra.beam_jobs.core.errors import UserError, show_option
+from amazon_electra.beam_jobs.core.errors import UserError, require, show_option
 from amazon_electra.beam_jobs.labels.stars import MAX_CHARACTERS, Rating, parse_rating
 from amazon_electra.beam_jobs.labels.values import (
     LABEL,
@@ -139,11 +139,9 @@ def map_columns(
     of_labels = {f: split_joined(n, columns) for f, n in overrides.items() if f.startswith(LABEL)}
     overrides = {f: n for f, n in overrides.items() if columns.issuperset(of_labels.get(f, ()))}
     named = [n for f, n in overrides.items() if f != "text" and f not in of_labels]
-    if missing := [name for name in [*filter(None, texts), *named] if name not in columns]:
-        raise UserError(
-            f"{file} has no column {', '.join(missing)}; there are {shorten_list(columns)}",
-            "columns",
-        )
+    missing = ", ".join(name for name in [*filter(None, texts), *named] if name not in columns)
+    why = f"{file} has no column {missing}; there are {shorten_list(columns)}"
+    require(not missing, why, "columns")
     known = {"text": "Summary", "title": "Review"} if columns >= FLIPKART else {}
     start = name_list(texts[0])
     path, dot, _ = texts[0].rpartition(".")
@@ -242,12 +240,9 @@ def parse_column_overrides(text: str | None) -> dict[str, str]:
     except (csv.Error, ValueError):
         parts = [text]
     pairs = [part.partition("=") for part in parts]
-    if wrong := [key for key, equals, name in pairs if key not in FIELDS or not equals or not name]:
-        raise UserError(
-            f'write FIELD=NAME,… or "FIELD=NAME, MORE",…; fields: {", ".join(FIELDS)}',
-            "columns",
-            ",".join(wrong),
-        )
+    wrong = [key for key, equals, name in pairs if key not in FIELDS or not equals or not name]
+    why = f'write FIELD=NAME,… or "FIELD=NAME, MORE",…; fields: {", ".join(FIELDS)}'
+    require(not wrong, why, "columns", ",".join(wrong))
     return {key: name for key, _, name in pairs}
 
 
@@ -349,9 +344,9 @@ def list_collected(layout: Layout) -> set[str]:
 def check_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> None:
     """Raise UserError where no file of a dump, whose layouts are by name, has a label's column."""
     for column in labels:
-        if not any(f"{LABEL}{column}" in dict(layout.mapping) for layout in layouts.values()):
-            file, layout = next(iter(layouts.items()))
-            raise UserError(f"no such column; {file} has {list_columns(layout)}", "labels", column)
+        is_there = any(f"{LABEL}{column}" in dict(one.mapping) for one in layouts.values())
+        file, layout = next(iter(layouts.items()))
+        require(is_there, f"no such column; {file} has {list_columns(layout)}", "labels", column)
 
 
 def list_columns(layout: Layout) -> str:
@@ -443,5 +438,5 @@ def check_lists(names: Iterable[str], file: str) -> None:
     """Raise UserError if names go through lists of which neither is in the other."""
     lists = sorted({name_list(name) for name in names}, key=len)
     for outer, inner in pairwise(lists):
-        if not inner.startswith(outer):
-            raise UserError(f"{file}: {outer[:-1]} and {inner[:-1]} are two lists; name one's")
+        why = f"{file}: {outer[:-1]} and {inner[:-1]} are two lists; name one's"
+        require(inner.startswith(outer), why)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.reading import detection, fields
 from amazon_electra.beam_jobs.reading.format import RowFormat
 from amazon_electra.beam_jobs.reading.formats import find_format
@@ -17,8 +17,6 @@ ID_NAMES = ("id", "uuid", "guid", "recordid", "rowid")
 """Of a column with ids of the records: in small letters, without separators and `review`."""
 ID = "id"  # key of that column in a layout's mapping, beside the fields of a review
 INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
-ROUNDED = re.compile(r"[-+]?\d+(?:[.,]\d+)?[eE]\+?\d+")
-"""A number as spreadsheets show it, without its last digits."""
 
 
 def list_columns(file: DumpFile) -> list[str]:
@@ -41,8 +39,8 @@ def add_id_column(file: DumpFile, given: str | None) -> DumpFile:
         isinstance(find_format(layout.name), RowFormat)
         or len(layout.unused) < fields.MAX_LISTED_COLUMNS
     )
-    if given and columns and is_listed and given not in columns:
-        raise UserError(f"{file.name} has {', '.join(sorted(columns))}", "id", given)
+    is_there = not (given and columns and is_listed) or given in columns
+    require(is_there, f"{file.name} has {', '.join(sorted(columns))}", "id", given)
     start = fields.name_list(dict(layout.mapping).get("text", ""))
     inside = [name for name in reversed(columns) if fields.name_list(name) == start]
     named = {fields.strip_column_name(name.removeprefix(start)): name for name in inside}
@@ -74,9 +72,7 @@ def warn_of_ids(counts: Mapping[str, int], column: str) -> str:
     if len(counts) == rows:
         return ""
     example = min(counts, key=lambda one: (-counts[one], one))
-    rounded = sum(n for one, n in counts.items() if ROUNDED.fullmatch(one))
-    why = " (rounded, as a spreadsheet writes long numbers)" if 2 * rounded > rows else ""
     return (
-        f"{column}: {len(counts):,} different ids in {rows:,} rows{why}: {example} occurs "
+        f"{column}: {len(counts):,} different ids in {rows:,} rows: {example} occurs "
         f"{counts[example]:,} times; join by row, or give another column with `id`"
     )

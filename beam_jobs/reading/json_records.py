@@ -14,7 +14,7 @@ from typing import Any
 
 import orjson
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.reading.fields import LIST
 from amazon_electra.beam_jobs.reading.format import Format, Layout, Names
@@ -174,10 +174,8 @@ def unwrap_records(head: bytes, layout: Layout, overrides: Names, shown: str) ->
     """
     lists, keys, stop = find_lists(head, len(head) - len(head.lstrip(BLANK + b"\xef\xbb\xbf")))
     wanted = layout.records
-    if wanted and wanted not in lists:
-        raise UserError(
-            f"{shown} has {fields.shorten_list(lists) or 'no list of objects'}", "records", wanted
-        )
+    why = f"{shown} has {fields.shorten_list(lists) or 'no list of objects'}"
+    require(not wanted or wanted in lists, why, "records", wanted)
     if not wanted:
         has_text = overrides.get("text") in keys or fields.find_column("text", keys)
         is_path = any(LIST in name for name in overrides.values())
@@ -185,9 +183,8 @@ def unwrap_records(head: bytes, layout: Layout, overrides: Names, shown: str) ->
             return layout
         with_texts = [one for one, place in lists.items() if _has_text(head, place)]
         choices = with_texts if len(with_texts) == 1 else [*lists]
-        if len(choices) > 1:
-            places = fields.shorten_list(choices)
-            raise UserError(f"{shown}: the reviews may be in {places}; name the list", "records")
+        why = f"{shown}: the reviews may be in {fields.shorten_list(choices)}; name the list"
+        require(len(choices) == 1, why, "records")
         [wanted] = choices
     return replace(layout, name=JsonObjects.name, prefix=head[: lists[wanted]], records=wanted)
 

@@ -7,16 +7,16 @@ it lies, a large packed one is unpacked once, and each stretch written to a file
 import itertools
 import json
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 
 import pyarrow as pa
 
 from amazon_electra.beam_jobs.config import ReadingConfig
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.labels.values import LABEL
 from amazon_electra.beam_jobs.reading import detection, fields
 from amazon_electra.beam_jobs.reading.compression import (
@@ -125,18 +125,6 @@ class UnitSize:
     rows_before: int = 0  # records of its file
 
 
-def measure_units(units: Iterable[PreparedUnit]) -> list[UnitSize]:
-    """Return the sizes of units in the order of their names."""
-    lines, rows = Counter[str](), Counter[str]()
-    sizes = []
-    for one in sorted(units, key=lambda unit: unit.unit):
-        before = lines[one.file], rows[one.file]
-        sizes.append(UnitSize(one.unit, one.prepared, one.held_out_runs, *before))
-        lines[one.file] += one.lines
-        rows[one.file] += one.read
-    return sizes
-
-
 def list_dump_files(
     config: ReadingConfig, input: Sequence[str], labels: Sequence[str] = ()
 ) -> list[DumpFile]:
@@ -192,21 +180,15 @@ def _inspect_file(
 def check_split_field(split_by: str, files: Sequence[DumpFile]) -> None:
     """Raise UserError where no file has the column that the split is by."""
     field = KEY_FIELDS.get(split_by)
-    if field and not any(field in dict(file.layout.mapping) for file in files):
-        columns = fields.list_columns(files[0].layout)
-        raise UserError(
-            f"{files[0].name} has {columns}; name its column with `--columns {field}=NAME`",
-            "split_by",
-            split_by,
-        )
+    has_field = not field or any(field in dict(file.layout.mapping) for file in files)
+    why = f"{files[0].name} has {fields.list_columns(files[0].layout)}; name its column"
+    require(has_field, f"{why} with `--columns {field}=NAME`", "split_by", split_by)
 
 
 def name_column(files: Iterable[DumpFile], field: str) -> str:
     """Return the column of a field in the first file that has one, for a message."""
-    for file in files:
-        if column := dict(file.layout.mapping).get(field):
-            return f"{file.name}: {column}"
-    return "the dump"
+    named = ((file.name, dict(file.layout.mapping).get(field)) for file in files)
+    return next((f"{name}: {column}" for name, column in named if column), "the dump")
 
 
 def choose_unit_bytes(total: int) -> int:
@@ -219,14 +201,11 @@ def is_cut_anew(file: DumpFile, size: int) -> bool:
     return bool(file.compression) and file.plain_size > RECUT_ABOVE_UNITS * size
 
 
-def estimate_units(files: Iterable[DumpFile], size: int) -> int:
+def estimate_units(files: Sequence[DumpFile], size: int) -> int:
     """Estimate how many units of so many bytes files give."""
-    return sum(
-        1
-        if file.compression and not is_cut_anew(file, size)
-        else max(1, round(file.plain_size / size))
-        for file in files
-    )
+    counts = (max(1, round(file.plain_size / size)) for file in files)
+    is_cut = (not file.compression or is_cut_anew(file, size) for file in files)
+    return sum(n if is_one_cut else 1 for n, is_one_cut in zip(counts, is_cut, strict=True))
 
 
 def cut_file(file: DumpFile, size: int, folder: str) -> list[Unit]:
@@ -241,31 +220,31 @@ def cut_file(file: DumpFile, size: int, folder: str) -> list[Unit]:
 
 def _cut_by_layout(file: DumpFile, size: int, folder: str) -> Iterator[Unit]:
     whole = Unit(file, 0, file.path, file.compression, 0, None, file.plain_size)
-    format = find_format(file.layout.name)
+    format, expansion = find_format(file.layout.name), file.layout.max_expansion
     if isinstance(format, RowFormat):
-        with storage.open_bytes(whole.path) as stream:
-            for number, (start, stop, width) in enumerate(format.cut(stream, size)):
+        with storage.open_bytes(whole.path) as rows:
+            for number, (start, stop, width) in enumerate(format.cut(rows, size)):
                 yield replace(whole, piece=number, start=start, stop=stop, plain_size=width)
-    elif is_cut_anew(file, size):
-        yield from _unpack_into_pieces(whole, size, folder)
+    elif is_cut_anew(file, size):  # pieces are packed again in a bucket
+        compression: Compression = "zst" if storage.is_remote(folder) else ""
+        with PlainStream(whole.path, whole.compression, file.member, expansion) as stream:
+            for piece, stretch in enumerate(_split_stream(stream, size, file.layout)):
+                path = storage.join_path(folder, f"{file.number}-{piece:05d}.piece")
+                storage.write_bytes(path, QUICK_ZSTD.compress(stretch) if compression else stretch)
+                yield Unit(file, piece, path, compression, 0, None, len(stretch))
     elif file.compression or file.size < size * 3 // 2:
         yield whole
     else:
-        yield from _cut_byte_ranges(whole, size)
-
-
-def _cut_byte_ranges(whole: Unit, size: int) -> Iterator[Unit]:
-    """Yield units that are byte ranges of the file itself."""
-    cuts = [0]
-    with PlainStream(whole.path) as stream:
-        while cuts[-1] + size * 3 // 2 < whole.file.size:
-            boundary = _find_boundary(stream, cuts[-1], size, whole.file.layout)
-            if boundary is None:
-                break
-            cuts.append(boundary)
-    for piece, (start, stop) in enumerate(zip(cuts, [*cuts[1:], None], strict=True)):
-        width = (whole.file.size if stop is None else stop) - start
-        yield replace(whole, piece=piece, start=start, stop=stop, plain_size=width)
+        cuts = [0]
+        with PlainStream(whole.path) as stream:
+            while cuts[-1] + size * 3 // 2 < file.size:
+                boundary = _find_boundary(stream, cuts[-1], size, file.layout)
+                if boundary is None:
+                    break
+                cuts.append(boundary)
+        for piece, (start, end) in enumerate(pairwise([*cuts, file.size])):
+            last = None if end == file.size else end
+            yield replace(whole, piece=piece, start=start, stop=last, plain_size=end - start)
 
 
 def find_boundary(stretch: bytes, least: int, detected: Layout) -> int:
@@ -288,19 +267,6 @@ def _find_boundary(stream: PlainStream, start: int, size: int, detected: Layout)
             break
         stretch += more
     return None
-
-
-def _unpack_into_pieces(whole: Unit, size: int, folder: str) -> Iterator[Unit]:
-    """Unpack a file once and write each stretch to a file, packed again in a bucket."""
-    file = whole.file
-    compression: Compression = "zst" if storage.is_remote(folder) else ""
-    with PlainStream(
-        whole.path, whole.compression, file.member, file.layout.max_expansion
-    ) as stream:
-        for piece, stretch in enumerate(_split_stream(stream, size, file.layout)):
-            path = storage.join_path(folder, f"{file.number}-{piece:05d}.piece")
-            storage.write_bytes(path, QUICK_ZSTD.compress(stretch) if compression else stretch)
-            yield Unit(file, piece, path, compression, 0, None, len(stretch))
 
 
 def _split_stream(stream: PlainStream, size: int, detected: Layout) -> Iterator[bytes]:

@@ -18,7 +18,7 @@ from amazon_electra.beam_jobs.model_folder.config import (
     Folder,
     ScoringPrecision,
 )
-from amazon_electra.beam_jobs.model_folder.network import Text, count_cut_texts, load_tokenizer
+from amazon_electra.beam_jobs.model_folder.network import Text, load_tokenizer
 from amazon_electra.model.finetuning.examples import Example
 
 CHECKED = 300
@@ -78,7 +78,8 @@ def check_folder(
         facts["int8"] = check_int8(folder, graphs, texts, exact)
     for file in sorted(folder.rglob(ONNX)):
         content = file.with_name(TOKENIZER).read_bytes()
-        cut = count_cut_texts(load_tokenizer(content, classifier.max_length), texts)
+        encoded = load_tokenizer(content, classifier.max_length).encode_batch_fast(list(texts))
+        cut = sum(bool(one.overflowing) for one in encoded)
         facts["cut"] = {"max_length": classifier.max_length, "texts": len(texts), "cut": cut}
     return facts, float(np.median(times))
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .config import Details, Fail, Folder, ModelConfig, ScoringPrecision
-from .network import Compute, Text, WrongScores, check_scores, load_graph, load_tokenizer
+from .network import Compute, Text, load_graph, load_tokenizer
 from .probabilities import apply_temperature, sum_logits, take_logarithms
 from .words import Words, load_pipeline
 
@@ -66,10 +66,10 @@ class Classifier:
         """Return probabilities, float64 [texts, classes]."""
         if not len(texts):
             return np.zeros((0, len(self.labels)))
-        try:
-            logits = self.compute_logits(texts)
-        except WrongScores as error:
-            raise self.fail(f"{error}; export it again") from error
+        logits, shape = self.compute_logits(texts), (len(texts), len(self.labels))
+        if logits.shape != shape or not np.isfinite(logits).all():
+            what = f"scores {[*logits.shape]} of {shape[0]} texts and {shape[1]} classes"
+            raise self.fail(f"{what}, or one is NaN or infinite; export it again")
         return apply_temperature(logits, self.config.temperature, self.config.is_multilabel)
 
     def answer(self, probabilities: np.ndarray) -> list[Any]:
@@ -101,11 +101,12 @@ class Classifier:
         files = [folder.read_file(name) for name in config.list_files(precision)]
         try:
             compute_logits = open_weights(config, files, parts, threads)
-            compute_logits([PROBE])
+            found = cls(config, compute_logits, parts, folder.fail)
+            found.compute_probabilities([PROBE])
         except Exception as error:  # each library raises whatever it comes upon
             why = " ".join(str(error).split())
             raise folder.fail(f"cannot be loaded ({why}); export it again") from error
-        return cls(config, compute_logits, parts, folder.fail)
+        return found
 
 
 def open_weights(
@@ -115,7 +116,7 @@ def open_weights(
     threads: int,
 ) -> Compute:
     """Return what computes the logits of texts by these files, or by these parts."""
-    classes, is_multilabel = len(config.labels), config.is_multilabel
+    is_multilabel = config.is_multilabel
     if parts:
 
         def add(texts: Sequence[Text]) -> np.ndarray:
@@ -127,15 +128,8 @@ def open_weights(
     if config.is_network:
         weights, content = files
         tokenizer = load_tokenizer(content, config.amazon_electra.max_length)
-        return load_graph(weights, tokenizer, classes, config.pad_token_id, threads)
+        return load_graph(weights, tokenizer, config.pad_token_id, threads)
     if config.amazon_electra.kind == "skops":
         compute = load_pipeline(files[0], config.labels)
         return lambda texts: take_logarithms(compute(texts), is_multilabel)
-    words = Words.load(files[0])
-
-    def compute_logits(texts: Sequence[Text]) -> np.ndarray:
-        logits = words.compute_logits(texts)
-        check_scores(logits, len(texts), classes)
-        return logits
-
-    return compute_logits
+    return Words.load(files[0]).compute_logits

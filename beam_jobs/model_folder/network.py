@@ -14,18 +14,6 @@ NO_FOLDER = "/dev/null/none"
 """Where ONNX Runtime looks for weights outside model.onnx: they would stand in no digest."""
 
 
-class WrongScores(ValueError):
-    """A model gave something else than a finite score for each text and class."""
-
-
-def check_scores(scores: np.ndarray, texts: int, classes: int) -> None:
-    """Raise WrongScores unless logits or probabilities are finite, and [texts, classes]."""
-    if scores.shape != (texts, classes):
-        raise WrongScores(f"scores {list(scores.shape)} of {texts} texts and {classes} classes")
-    if not np.isfinite(scores).all():
-        raise WrongScores("a score is NaN or infinite")
-
-
 def load_tokenizer(content: bytes, max_length: int) -> Any:
     """Return the tokenizer of a tokenizer.json that cuts texts to a length, in tokens."""
     from tokenizers import Tokenizer
@@ -36,13 +24,8 @@ def load_tokenizer(content: bytes, max_length: int) -> Any:
     return tokenizer
 
 
-def count_cut_texts(tokenizer: Any, texts: Sequence[Text]) -> int:
-    """Return how many texts, or pairs of texts, a tokenizer cuts to the length it is set to."""
-    return sum(bool(one.overflowing) for one in tokenizer.encode_batch_fast(list(texts)))
-
-
 def load_graph(
-    weights: bytes, tokenizer: Any, classes: int, pad_token_id: int | None, threads: int = 0
+    weights: bytes, tokenizer: Any, pad_token_id: int | None, threads: int = 0
 ) -> Compute:
     """Return what computes the logits of texts by an ONNX graph; `threads` 0: one for each core."""
     import onnxruntime
@@ -57,7 +40,7 @@ def load_graph(
 
     def compute(texts: Sequence[Text]) -> np.ndarray:
         encoded = tokenizer.encode_batch_fast(list(texts))
-        logits = np.zeros((len(encoded), classes), np.float32)
+        logits, order = list[np.ndarray](), list[int]()
         for rows in group_by_length([len(one.ids) for one in encoded], BATCH_TOKENS):
             shape = len(rows), max(1, len(encoded[rows[0]].ids))
             given = {name: np.zeros(shape, np.int64) for name in INPUTS}
@@ -66,10 +49,9 @@ def load_graph(
                 own = encoded[row].ids, encoded[row].attention_mask, encoded[row].type_ids
                 for name, values in zip(INPUTS, own, strict=True):
                     given[name][number, : len(values)] = values
-            [found] = session.run(["logits"], {name: given[name] for name in inputs})
-            check_scores(found, len(rows), classes)
-            logits[rows] = found
-        return logits
+            logits += session.run(["logits"], {name: given[name] for name in inputs})
+            order += rows
+        return np.concatenate(logits)[np.argsort(order)]
 
     return compute
 

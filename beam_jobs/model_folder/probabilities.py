@@ -28,11 +28,6 @@ def apply_temperature(
     return np.asarray(powers / powers.sum(1, keepdims=True))
 
 
-def take_probabilities(probabilities: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return of each row of probabilities [n, classes] that of its class."""
-    return np.asarray(probabilities[np.arange(len(classes)), classes])
-
-
 def sum_logits(logits: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
     """Return the weighted sum, float64 [examples, classes]."""
     parts = zip(logits, weights, strict=True)

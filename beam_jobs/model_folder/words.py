@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from .config import WORDS, check_labels
-from .network import Compute, Text, check_scores
+from .network import Compute, Text
 
 N_GRAMS = (("word", (1, 2)), ("char_wb", (2, 5)))
 """Units and lengths. Characters within words read what is misspelt."""
@@ -123,11 +123,8 @@ def load_pipeline(content: bytes, labels: Sequence[str]) -> Compute:
 
     def compute(texts: Sequence[Text]) -> np.ndarray:
         probabilities = np.zeros((len(texts), len(labels)))
-        found = pipeline.predict_proba(
-            [one if isinstance(one, str) else " ".join(one) for one in texts]
-        )
-        check_scores(found, len(texts), len(names))
-        probabilities[:, places] = found
+        joined = [one if isinstance(one, str) else " ".join(one) for one in texts]
+        probabilities[:, places] = pipeline.predict_proba(joined)
         return probabilities
 
     return compute

@@ -9,7 +9,6 @@ each. 5 and 1 stars are unanimous, 4 and 2 hedged or mixed, 3 are split (`_OPINI
 import gzip
 import json
 import time
-import zlib
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -218,18 +217,6 @@ class ReviewWriter:
 def generate_lines(reviews: int, seed: int) -> Iterator[str]:
     """Yield the first lines of the dump of this seed."""
     return map(ReviewWriter(seed).write_line, range(reviews))
-
-
-def is_sample(path: str | Path) -> bool:
-    """Return whether a file begins with the first line that one of the first ten seeds writes."""
-    try:
-        with open(path, "rb") as file:
-            is_packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if is_packed else open(path, "rb") as file:
-            first = file.readline(1 << 16)
-    except (OSError, EOFError, zlib.error):
-        return False
-    return any(first.rstrip() == next(generate_lines(1, s)).encode() for s in range(10))
 
 
 def write_sample(

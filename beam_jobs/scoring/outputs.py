@@ -235,12 +235,8 @@ def write_records(units: Sequence[ScoredUnit], folder: str, path: Path, names: l
         for unit in units:
             for row in read_part(folder, unit).to_pylist():
                 record = json.loads(row[RECORD] or "{}")
-                values = [record.get(name) for name in columns]
-                cells = [
-                    one if isinstance(one, str) else "" if one is None else json.dumps(one)
-                    for one in values
-                ]
-                writer.writerow([*cells, *(format_cell(row[name]) for name in names)])
+                values = [record.get(name) for name in columns] + [row[name] for name in names]
+                writer.writerow(map(format_cell, values))
 
 
 def write_table(

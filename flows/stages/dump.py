@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError, name_setting, require
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.beam_jobs.sample.sample_dump import is_sample, write_sample
+from amazon_electra.beam_jobs.sample.sample_dump import write_sample
 from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.store.stage import KnownFile, Stage
 from amazon_electra.flows.store.store import Store
@@ -41,7 +41,7 @@ class ListedDump(Stage):
 
 def build_dump_stage(chosen: Dump, store: Store) -> ListedDump:
     """Return the dump, known by its files wherever they lie; nothing is copied."""
-    files, paths, are_synthetic = list[DumpFile](), list[str](), list[bool]()
+    files, paths = list[DumpFile](), list[str]()
     for given in sorted(chosen.paths, key=storage.is_remote):
         found = list_files(given, store)
         with storage.report_unreachable(name_setting(FIELD, given)):
@@ -49,7 +49,6 @@ def build_dump_stage(chosen: Dump, store: Store) -> ListedDump:
                 size, name = storage.get_size(path), path.rsplit("/", 1)[-1]
                 files.append(DumpFile(name=name, size=size, sha256=store.digest(path)))
         paths += found
-        are_synthetic.append(given.startswith("sample:") or all(map(is_sample, found)))
     if twice := {p for p in paths if paths.count(p) > 1}:
         raise UserError("named more than once", FIELD, min(twice))
     result = {
@@ -57,7 +56,7 @@ def build_dump_stage(chosen: Dump, store: Store) -> ListedDump:
         "bytes": sum(file.size for file in files),
         "paths": paths,
         "name": name_dump(chosen.paths),
-        "synthetic": all(are_synthetic),
+        "synthetic": all(given.startswith("sample:") for given in chosen.paths),
     }
     return ListedDump(DumpListing(files=tuple(files)), result=result)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.files import FORMULAS, atomic_path
 from amazon_electra.beam_jobs.labels.values import CONTRADICTED
-from amazon_electra.beam_jobs.model_folder.probabilities import take_logarithms, take_probabilities
+from amazon_electra.beam_jobs.model_folder.probabilities import take_logarithms
 from amazon_electra.beam_jobs.model_folder.words import Words, find_top_words
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.finetuning.examples import Task
@@ -81,7 +81,8 @@ def answer_questions(
     about = write_lists(folder, wrong, rows, list_rows(differing))
     own = [records.get(one, {}) for one in every.ids] if records else []
     texts, titles = ([one.get(name, "") for one in own] for name in ("text", "title"))
-    loss = float(-take_logarithms(take_probabilities(every.probabilities, every.labels)).mean())
+    of_label = every.probabilities[np.arange(len(every.labels)), every.labels]
+    loss = float(-take_logarithms(of_label).mean())
     giveaway = find_giveaway(texts, every.labels, loss, titles) if texts else None
     basis = test if test and len(test) > len(held_out) else held_out
     confidence = basis.probabilities.max(1)

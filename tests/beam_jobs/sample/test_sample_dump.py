@@ -12,7 +12,6 @@ from amazon_electra.beam_jobs.sample.sample_dump import (
     LONG_TEXT,
     MESS_PER_THOUSAND,
     generate_lines,
-    is_sample,
     write_sample,
 )
 
@@ -82,14 +81,3 @@ def test_opinions_agree_with_the_stars() -> None:
         balance = sum(POLARITY.get(word, 0) for word in words)
         if len(words) > 1 and record["overall"] != 3 and balance:
             assert (balance > 0) == (record["overall"] > 3), record
-
-
-def test_a_file_of_the_sample_is_known_by_its_first_line(tmp_path: Path) -> None:
-    for name, seed in (("a.json.gz", 0), ("b.json", 7)):
-        write_sample(tmp_path / name, 5, seed)
-        assert is_sample(tmp_path / name)
-    own = tmp_path / "own.json"
-    own.write_text((tmp_path / "b.json").read_text().replace("overall", "stars"))
-    cut = tmp_path / "cut.json.gz"
-    cut.write_bytes((tmp_path / "a.json.gz").read_bytes()[:40])
-    assert not any(map(is_sample, (own, cut, tmp_path / "none.json")))

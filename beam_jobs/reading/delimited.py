@@ -392,7 +392,7 @@ class Delimited(Format):
     """Recognized last: many texts have commas in their first line."""
 
     name, endings = "delimited", ("csv", "tsv", "txt")
-    has_only_strings, copy_ending = True, "csv"
+    copy_ending = "csv"
 
     def recognize(self, start: bytes) -> bool:
         """Return whether the first line has a delimiter, or is the name of a column of texts."""

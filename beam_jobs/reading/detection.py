@@ -85,7 +85,7 @@ def detect_layout(
             rejects = [] if records else [item for item in items if isinstance(item, Reject)]
         columns = format.list_columns(layout, records)
         if columns:
-            if format.has_only_strings and not overrides:  # a first line may be a record
+            if not overrides and format.list_columns(layout, []):  # is its first line a record?
                 is_known = fields.find_column("text", set(columns))
                 why = f"{shown}: its first line has no names of its {len(columns)} columns; write "
                 why += "them, or, if each line is a text, give `text`"

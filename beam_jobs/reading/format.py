@@ -63,8 +63,6 @@ class Format:
     name: ClassVar[str]  # what `--format` takes
     endings: ClassVar[tuple[str, ...]] = ()
     """Of names of its files, without the dot, for the watcher; the content alone decides."""
-    has_only_strings: ClassVar[bool] = False
-    """An id such as `17` is then a number, which in JSON and Parquet has a type."""
 
     copy_ending: ClassVar[str] = ""
     """Of a copy of a file with more columns; "" where it takes none."""

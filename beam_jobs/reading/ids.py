@@ -1,7 +1,6 @@
 """The ids of records, by which scores and doubtful labels join with the input."""
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,7 +15,6 @@ from amazon_electra.beam_jobs.reading.work_units import DumpFile
 ID_NAMES = ("id", "uuid", "guid", "recordid", "rowid")
 """Of a column with ids of the records: in small letters, without separators and `review`."""
 ID = "id"  # key of that column in a layout's mapping, beside the fields of a review
-INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
 
 def list_columns(file: DumpFile) -> list[str]:
@@ -49,11 +47,6 @@ def add_id_column(file: DumpFile, given: str | None) -> DumpFile:
     fields.check_lists((name for _, name in mapping), file.name)
     unused = tuple(name for name in layout.unused if name != column)
     return replace(file, layout=replace(layout, mapping=mapping, unused=unused))
-
-
-def is_integer(text: str) -> bool:
-    """Return whether a text is how an integer of 64 bits is written."""
-    return INTEGER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
 
 
 def format_id(value: Any) -> str | None:

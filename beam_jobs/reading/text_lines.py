@@ -88,7 +88,6 @@ class Snap(Blocks):
     """A block has a line `review/text: …` for each field; one without a key continues it."""
 
     name, endings = "snap", ("txt",)
-    has_only_strings = True
 
     def recognize(self, start: bytes) -> bool:
         return KEY.match(start) is not None

@@ -69,20 +69,7 @@ def write_copy(
         copy_rows((read_part(folder, unit) for unit in units), file, path)
     else:
         appender = (JsonAppender if ending == "jsonl" else DelimitedAppender)(file.layout)
-        copy_lines(_number_answers(units, folder), file, path, appender, names)
-
-
-def _number_answers(
-    units: Iterable[ScoredUnit], folder: str
-) -> Iterator[tuple[int, Answers | None]]:
-    """Yield the line in the file, and the answers, of every record; None where it is none."""
-    before = 0
-    for unit in units:
-        part = read_part(folder, unit).to_pylist()
-        for row in sorted(part, key=itemgetter(LINE)):
-            line, is_record = row.pop(LINE), row.pop(IS_RECORD)
-            yield before + line, row if is_record else None
-        before += unit.lines
+        copy_lines(units, folder, file, path, appender, names)
 
 
 class DelimitedAppender:
@@ -167,7 +154,8 @@ def format_cell(value: Any) -> str:
 
 
 def copy_lines(
-    numbered: Iterable[tuple[int, Answers | None]],
+    units: Sequence[ScoredUnit],
+    folder: str,
     file: DumpFile,
     path: Path,
     appender: DelimitedAppender | JsonAppender,
@@ -176,13 +164,16 @@ def copy_lines(
     """Copy the lines of a file, and add its answers to those of each record."""
     stream = PlainStream(file.path, file.compression, file.member, file.layout.max_expansion)
     with stream, open(path, "wb") as output:
-        lines, read = _read_lines(stream), 0
+        lines, read, before = _read_lines(stream), 0, 0
         append = partial(appender.begin, names=names)
-        for line, answers in numbered:
-            held = list(islice(lines, max(line - 1 - read, 0)))
-            read += len(held)
-            output.writelines(append(held) if held else ())
-            append = partial(appender.append, answers=answers)
+        for unit in units:
+            for row in sorted(read_part(folder, unit).to_pylist(), key=itemgetter(LINE)):
+                line, is_record = before + row.pop(LINE), row.pop(IS_RECORD)
+                held = list(islice(lines, max(line - 1 - read, 0)))
+                read += len(held)
+                output.writelines(append(held) if held else ())
+                append = partial(appender.append, answers=row if is_record else None)
+            before += unit.lines
         held = list(lines)
         output.writelines(append(held) if held else ())
 
@@ -247,13 +238,9 @@ def write_table(
     ending: ScoreFormat,
     counts: Counter[str],
 ) -> None:
-    """Write the parts of a file's units as one table, and count the ids of the first MAX_IDS.
-
-    Ids are integers if all of the file are, to join with what pandas reads. In CSV a text that a
-    spreadsheet would compute begins with an apostrophe.
+    """Write the parts of a file's units as one table, and count the ids of the first MAX_IDS. In
+    CSV a text that a spreadsheet would compute begins with an apostrophe.
     """
-    ids = sum(unit.ids for unit in units)
-    are_integers = ids > 0 and ids == sum(unit.integers for unit in units)
 
     def read_tables() -> Iterator[pa.Table]:
         row = 0
@@ -267,8 +254,6 @@ def write_table(
                 **{name: table[name] for name in table.column_names},
             }
             row += unit.read
-            if are_integers:
-                columns[ID] = columns[ID].cast(pa.int64())
             if ending == "csv":
                 columns["text"] = pc.replace_substring_regex(columns["text"], FORMULA, r"'\1")
                 for field in table.schema:

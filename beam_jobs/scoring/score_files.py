@@ -30,8 +30,7 @@ from amazon_electra.beam_jobs.model_folder.classifier import Classifier, read_re
 from amazon_electra.beam_jobs.model_folder.drift import Profile
 from amazon_electra.beam_jobs.reading import fields, work_units
 from amazon_electra.beam_jobs.reading.fields import LIST
-from amazon_electra.beam_jobs.reading.formats import find_format
-from amazon_electra.beam_jobs.reading.ids import ID, format_id, is_integer, warn_of_ids
+from amazon_electra.beam_jobs.reading.ids import ID, format_id, warn_of_ids
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import Unit
 from amazon_electra.beam_jobs.scoring import comparison, outputs
@@ -54,7 +53,6 @@ class Rows:
     are_records: list[bool] = field(default_factory=list)  # whether each could be read
     records: list[dict[str, Any]] = field(default_factory=list)  # where they are to be kept
     tally: Tally = field(default_factory=Tally)
-    integers: int = 0  # ids that are integers
     given: list[list[str | None]] = field(default_factory=list)
     """Labels that the records have themselves, as typed, of each task."""
 
@@ -147,8 +145,6 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> comparison.Scor
         notes=dict(rows.tally.notes),
         bytes=rows.tally.bytes,
         index=unit.file.index,
-        ids=len(rows.ids) - rows.ids.count(None),
-        integers=rows.integers,
         tallies=tallies,
         given=given,
         trained=trained,
@@ -198,7 +194,6 @@ def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
     notes = rows.tally.notes
     read_fields = fields.make_review_reader(of_labels, notes, columns, config.title)
     preparer = TextPreparer(config, notes)
-    is_text = find_format(layout.name).has_only_strings
     is_kept = not config.output_format and not outputs.find_copy_ending(layout)
     # a list of reviews, of which the record is one, and joined texts
     left_out = {name.partition(LIST)[0] for name in mapping.values() if LIST in name}
@@ -221,7 +216,6 @@ def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
         rows.are_records.append(not isinstance(item, Reject))
         if is_kept:
             rows.records.append({n: value for n, value in record.items() if n not in left_out})
-        rows.integers += is_integer(own_id or "") and (is_text or type(record[mapping[ID]]) is int)
         rows.ids.append(own_id)
         rows.texts.append(text)
         rows.reasons.append(reason or None)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 
 SPLITS = ("pretrain", "train", "dev", "test")
 DEFAULT_SHARES = "pretrain=80,train=8,dev=4,test=8"
@@ -21,8 +21,9 @@ def read_shares(text: str) -> dict[str, float]:
         shares = {name: float(s) for name, s in (part.split("=") for part in text.split(","))}
     except ValueError:
         shares = {"": 0.0}
-    if set(shares) - set(SPLITS) or min(shares.values()) < 0 or not sum(shares.values()) > 0:
-        raise UserError(f"write it like {DEFAULT_SHARES}; one share is above 0", "split", text)
+    is_known = set(shares) <= set(SPLITS)
+    is_right = is_known and min(shares.values()) >= 0 and sum(shares.values()) > 0
+    require(is_right, f"write it like {DEFAULT_SHARES}; one share is above 0", "split", text)
     return shares
 
 
@@ -62,13 +63,10 @@ def find_cut_offs(days: Mapping[int, int], bounds: tuple[float, ...]) -> tuple[i
     ordered = sorted(days)
     before = np.cumsum([0, *(days[day] for day in ordered)]) / sum(days.values() or [1])
     has_dev, has_test = bounds[2] > bounds[1], bounds[2] < 1
-    if len(ordered) < 1 + has_dev + has_test or not bounds[1]:
-        raise UserError(
-            f"the reviews are of {len(ordered)} distinct days; to train on the "
-            f"earlier and test on the later it takes {1 + has_dev + has_test}",
-            "split_by",
-            "time",
-        )
+    why = f"the reviews are of {len(ordered)} distinct days; to train on the earlier and test on "
+    why += f"the later it takes {1 + has_dev + has_test}"
+    is_enough = len(ordered) > has_dev + has_test and bounds[1]
+    require(is_enough, why, "split_by", "time")
     first, test = 1 + has_dev, len(ordered)
     if has_test:
         test = first + int(np.argmin(np.abs(before[first:-1] - bounds[2])))

@@ -26,35 +26,13 @@ LEXICON: dict[str, Any] = json.loads(
 )
 """Frames are opinions: {s} subject, {v} verb, {d} adverb, {a} {b} {c} {e} opinion words of one
 family."""
-MESS_PER_THOUSAND = {
-    "broken_line": 3,  # the JSON is cut off in the middle of the record
-    "missing_text": 4,  # no reviewText field
-    "empty_text": 4,  # reviewText is ""
-    "repeated_line": 20,  # the same bytes as an earlier line
-    "repeated_text": 10,  # the text and stars of an earlier review, by another reviewer
-    "one_word": 20,  # the whole text is one opinion word
-    "very_long": 2,  # more than 5,000 characters
-    "html_tags": 40,  # <br /> or <b> in the text
-    "entities": 40,  # &amp; &#34; &quot; in the text
-    "no_space": 30,  # "sturdy.It came": no space after a full stop
-    "line_breaks": 10,
-    "typo": 80,  # two neighbouring letters of one word exchanged
-    "accents": 5,  # words with accents and an emoji
-    "personal": 2,  # an invented e-mail address and telephone number
-    "video_marker": 2,  # [[VIDEOID:…]]
-}  # lines of each kind in every 1,000, exactly; none is of two kinds, and 728 are plain
-
+MESS_PER_THOUSAND: dict[str, int] = LEXICON["mess_per_thousand"]
+"""Lines of each kind in every 1,000, exactly; none is of two kinds, and 728 are plain."""
 LONG_TEXT = 5_000  # characters a very_long text exceeds
 _STARS = (5.0,) * 50 + (4.0,) * 17 + (3.0,) * 9 + (2.0,) * 9 + (1.0,) * 15  # percent
 # stars -> the possible polarities of a review's aspects (1 praise, 0 blame) and whether its words
 # are hedged
-_OPINIONS: dict[float, tuple[tuple[tuple[int, ...], bool], ...]] = {
-    5.0: (((1, 1), False), ((1, 1), False), ((1, 1, 1), False)),
-    4.0: (((1, 1), True), ((1, 1, 0), True), ((1, 1, 1), True)),
-    3.0: (((1, 0), True), ((0, 1), True), ((1, 0), False), ((0, 1), False)),
-    2.0: (((0, 0), True), ((0, 0, 1), True), ((0, 0, 0), True)),
-    1.0: (((0, 0), False), ((0, 0), False), ((0, 0, 0), False)),
-}
+_OPINIONS = {float(stars): opinions for stars, opinions in LEXICON["opinions"].items()}
 _STAR_TITLES = ("", "One Star", "Two Stars", "Three Stars", "Four Stars", "Five Stars")
 _DAYS = 4_000  # review dates span the days from 2007-06-01, as in the 2018 release
 _FIRST_DAY = 1_180_656_000  # 2007-06-01, seconds since 1970

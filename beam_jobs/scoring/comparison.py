@@ -28,7 +28,6 @@ class ScoredUnit(PreparedUnit):
     """What scoring a unit counted; what is `prepared` has a label, what is `dropped` a reason."""
 
     index: int = 0  # of its file
-    columns: list[str] = field(default_factory=list)  # of its records, where these are kept
     tallies: list[dict[str, Any] | None] = field(default_factory=list)
     """Of a sample of the texts (drift.Tally), for each model, where it has a profile."""
     given: list[GivenLabels] = field(default_factory=list)

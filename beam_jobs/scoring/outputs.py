@@ -1,7 +1,7 @@
 """Files of scores: the input with the answers beside its columns, or a table of its own.
 
 The input's lines and rows are copied as they are: CSV and TSV, JSON lines and Parquet keep their
-format. What cannot be copied so (workbooks, lists of reviews in a record, other formats) gives CSV.
+format. What cannot be copied so (workbooks, lists of reviews, other formats) gives a table in CSV.
 """
 
 import csv
@@ -38,8 +38,8 @@ from amazon_electra.beam_jobs.reading.lines import Tally
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.scoring.comparison import ScoredUnit
 
-LINE, IS_RECORD, RECORD = "line", "is_record", "record"
-"""Columns of a unit's part: the line where a record begins, whether it could be read, itself."""
+LINE, IS_RECORD = "line", "is_record"
+"""Columns of a unit's part: the line where a record begins, and whether it could be read."""
 FORMULA = f"^([{re.escape(''.join(FORMULAS))}])"
 MAX_IDS = 1 << 20  # rows of a file whose ids are compared, in memory
 BATCH_ROWS = 1 << 16  # of Parquet that are copied at a time
@@ -63,9 +63,7 @@ def write_copy(
 ) -> None:
     """Write a copy of a file with its units' answers (`names`), whose parts lie in `folder`."""
     ending = find_copy_ending(file.layout)
-    if not ending:
-        write_records(units, folder, path, names)
-    elif ending == "parquet":
+    if ending == "parquet":
         copy_rows((read_part(folder, unit) for unit in units), file, path)
     else:
         appender = (JsonAppender if ending == "jsonl" else DelimitedAppender)(file.layout)
@@ -215,19 +213,6 @@ def copy_rows(parts: Iterator[pa.Table], file: DumpFile, path: Path) -> None:
         raise UserError(
             f"{file.name} cannot be copied ({error}); write a table of its own", "output_format"
         ) from error
-
-
-def write_records(units: Sequence[ScoredUnit], folder: str, path: Path, names: list[str]) -> None:
-    """Write the records of a file and their answers as CSV, nested values as JSON."""
-    columns = list(dict.fromkeys(name for unit in units for name in unit.columns))
-    with open(path, "w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([*columns, *names])
-        for unit in units:
-            for row in read_part(folder, unit).to_pylist():
-                record = json.loads(row[RECORD] or "{}")
-                values = [record.get(name) for name in columns] + [row[name] for name in names]
-                writer.writerow(map(format_cell, values))
 
 
 def write_table(

@@ -108,13 +108,7 @@ class Excel(RowFormat):
         return sum(1 for _ in read_records(file, self.name, layout)) - 1
 
     def read_rows(
-        self,
-        file: BinaryIO,
-        layout: Layout,
-        tally: Tally,
-        start: int = 0,
-        stop: int | None = None,
-        name: str = "a workbook",
+        self, file: BinaryIO, name: str, layout: Layout, tally: Tally, start: int, stop: int | None
     ) -> Iterator[Item]:
         for tally.lines, record in islice(read_records(file, name, layout), 1, None):
             size = sum(len(cell) for cell in record.values() if isinstance(cell, str))

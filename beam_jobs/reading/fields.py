@@ -160,21 +160,18 @@ def map_columns(
         found.pop("title", None)  # of a book, of a product
     found |= overrides
     if "text" not in found:
-        raise UserError(f"{file}: {_explain_missing_text(order, records)}")
+        listed = min((one for one in columns if holds_lists(one, records)), default="")
+        why = f"{file}: {listed} holds lists of reviews; write a row for each review"
+        require(not listed, why)
+        plain = [name for name in order if LIST not in name]
+        flat = [expand_record(dict(record), plain)[0] for record in records]
+        entry = format_entry("text", propose_text(order, flat) or "NAME")
+        raise UserError(
+            f"{file}: no column is known to hold the text of a review (there are "
+            f"{shorten_list(columns)}); name it with {show_option('--columns', entry)}, or leave "
+            "the file out"
+        )
     return found
-
-
-def _explain_missing_text(columns: list[str], records: Records) -> str:
-    """Return what to do about a file of which no column is known to hold the text."""
-    if listed := sorted(one for one in columns if holds_lists(one, records)):
-        return f"{listed[0]} holds lists of reviews; write a row for each review"
-    flat = [expand_record(dict(one), [n for n in columns if LIST not in n])[0] for one in records]
-    likely = propose_text(columns, flat) or "NAME"
-    entry = show_option("--columns", format_entry("text", likely))
-    return (
-        f"no column is known to hold the text of a review (there are {shorten_list(columns)}); "
-        f"name it with {entry}, or leave the file out"
-    )
 
 
 def _choose_filled(field: str, columns: set[str], name: str, prefix: str, records: Records) -> str:
@@ -339,14 +336,6 @@ def list_collected(layout: Layout) -> set[str]:
     text = name_list(layout.text_columns[0])
     labels = {name for field, name in layout.mapping if field.startswith(LABEL) and LIST in name}
     return {name for name in labels if not text.startswith(name_list(name))}
-
-
-def check_labels(labels: Sequence[str], layouts: Mapping[str, Layout]) -> None:
-    """Raise UserError where no file of a dump, whose layouts are by name, has a label's column."""
-    for column in labels:
-        is_there = any(f"{LABEL}{column}" in dict(one.mapping) for one in layouts.values())
-        file, layout = next(iter(layouts.items()))
-        require(is_there, f"no such column; {file} has {list_columns(layout)}", "labels", column)
 
 
 def list_columns(layout: Layout) -> str:

@@ -136,13 +136,7 @@ class RowFormat(Format, ABC):
 
     @abstractmethod
     def read_rows(
-        self,
-        file: BinaryIO,
-        layout: Layout,
-        tally: Tally,
-        start: int = 0,
-        stop: int | None = None,
-        name: str = "a file",
+        self, file: BinaryIO, name: str, layout: Layout, tally: Tally, start: int, stop: int | None
     ) -> Iterator[Item]:
         """Yield (row, record), or a reject, of the groups from `start` to `stop`."""
 

@@ -60,13 +60,7 @@ class Parquet(RowFormat):
         return int(pq.read_metadata(file).num_rows)
 
     def read_rows(
-        self,
-        file: BinaryIO,
-        layout: Layout,
-        tally: Tally,
-        start: int = 0,
-        stop: int | None = None,
-        name: str = "a Parquet file",
+        self, file: BinaryIO, name: str, layout: Layout, tally: Tally, start: int, stop: int | None
     ) -> Iterator[Item]:
         """Reads of nested columns only those with a field that is wanted."""
         longest = layout.max_record_bytes

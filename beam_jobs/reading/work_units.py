@@ -138,7 +138,10 @@ def list_dump_files(
     for file in itertools.chain.from_iterable(storage.map_paths(inspect, found)):
         layout = layouts.setdefault(file.layout, file.layout)
         files.append(replace(file, index=len(files), layout=layout))
-    fields.check_labels(labels, {file.name: file.layout for file in files})
+    for column in labels:
+        is_there = any(f"{LABEL}{column}" in dict(layout.mapping) for layout in layouts)
+        why = f"no such column; {files[0].name} has {fields.list_columns(files[0].layout)}"
+        require(is_there, why, "labels", column)
     return files
 
 
@@ -304,7 +307,7 @@ def read_records(unit: Unit, tally: Tally) -> Iterator[Item]:
     format, is_own = find_format(layout.name), unit.path == file.path
     if isinstance(format, RowFormat):
         with storage.open_bytes(unit.path) as rows:
-            items = format.read_rows(rows, layout, tally, unit.start, unit.stop, file.name)
+            items = format.read_rows(rows, file.name, layout, tally, unit.start, unit.stop)
             yield from fields.finish_records(items, layout, (), tally)
         tally.bytes = unit.plain_size
     else:

@@ -72,13 +72,10 @@ def cut_into_phrases(text: str, most: int) -> list[str]:
 
 def describe_weights(weights: Weights) -> str:
     """Return the phrases of the largest weights as a cell that no spreadsheet computes."""
-    once: dict[str, tuple[str, float]] = {}
+    shown: dict[str, str] = {}
     for phrase, weight in weights:
+        is_long = len(phrase) > SHOWN_CHARACTERS
+        cut = f"{phrase[: SHOWN_CHARACTERS - 1].rstrip()}…" if is_long else phrase
         if weight > 0:
-            once.setdefault(AROUND.sub("", phrase).casefold(), (phrase, weight))
-    shown = list(once.values())[:SHOWN]
-    cut = [
-        p if len(p) <= SHOWN_CHARACTERS else f"{p[: SHOWN_CHARACTERS - 1].rstrip()}…"
-        for p, _ in shown
-    ]
-    return "; ".join(f"“{p}” {w:+.2f}" for p, (_, w) in zip(cut, shown, strict=True))
+            shown.setdefault(AROUND.sub("", phrase).casefold(), f"“{cut}” {weight:+.2f}")
+    return "; ".join([*shown.values()][:SHOWN])

@@ -154,7 +154,7 @@ def read_preview(file: DumpFile) -> Preview:
     format = find_format(file.layout.name)
     if isinstance(format, RowFormat):
         with storage.open_bytes(file.path) as stream:
-            items = format.read_rows(stream, file.layout, Tally(), 0, None, file.name)
+            items = format.read_rows(stream, file.name, file.layout, Tally(), 0, None)
             rows = fields.finish_records(items, file.layout, (), Tally())
             head = list(islice(rows, PREVIEW_ROWS))
             is_whole = next(rows, None) is None

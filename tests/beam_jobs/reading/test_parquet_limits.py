@@ -24,7 +24,7 @@ def pack(columns: dict[str, Any], **options: Any) -> io.BytesIO:
 def read_all(file: BinaryIO, *columns: str) -> list[Any]:
     mapping = tuple(zip(("text", "item_id"), columns or ("text",), strict=False))
     layout = Layout("parquet", mapping)
-    return list(Parquet().read_rows(file, layout, Tally(), name="d.parquet"))
+    return list(Parquet().read_rows(file, "d.parquet", layout, Tally(), 0, None))
 
 
 def test_a_file_that_expands_too_far_is_refused():

@@ -31,8 +31,7 @@ KINDS = {"hashes": PACKED_ROW, "runs": RUN, "heldout": HELD_RUN, "bands": BAND}
 """Files of a prepared unit, by ending, in the order in which `.starts` has them, and their rows."""
 JOINED = "all.starts"  # beside them: the starts of all units
 SPOOLED_ROWS = 1 << 16  # rows that are sorted together, at least, while they are collected
-SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8
-"""From so many reviews on at least so many buckets; one takes 0.2 ms of each unit."""
+SHARED_REVIEWS, SHARED_BUCKETS = 100_000, 8  # so many reviews have so many buckets
 
 
 def number_buckets(hashes: np.ndarray, of: int = MAX_BUCKETS) -> np.ndarray:

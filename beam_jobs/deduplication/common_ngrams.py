@@ -18,8 +18,7 @@ from amazon_electra.beam_jobs.text.spans import find_runs, mark_firsts
 MIN_TEXTS, MAX_TEXTS, MIN_HELD = 20, 800, 2
 COMMON_SHARE = 0.002
 HASH = np.dtype("<u8")
-TEXT_NGRAMS = np.dtype([("row", "<u4"), ("runs", "<u4")])
-"""The row number of a text in its file, and how many of its n-grams are common."""
+TEXT_NGRAMS = np.dtype([("row", "<u4"), ("runs", "<u4")])  # how many are common
 MIN_OWN = 8
 """N-grams beside common ones that a text needs to be compared by them; with fewer it is withheld
 only if the words are equal."""

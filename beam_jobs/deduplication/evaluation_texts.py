@@ -31,10 +31,8 @@ from amazon_electra.beam_jobs.text.word_runs import space_words
 
 MIN_WORDS = 3
 HEAD_LINES = 100  # of a file, by which its form is recognized
-MAX_FIELD_CHARACTERS = 1 << 26
-"""Characters of a table's field; an unclosed quote would make one of the whole file."""
-Lines = Callable[[], Iterator[str]]
-"""The lines of a file without their ends, from its beginning each time."""
+MAX_FIELD_CHARACTERS = 1 << 26  # more: a quote that is not closed
+Lines = Callable[[], Iterator[str]]  # of a file, from its beginning each time
 TAGGED_WORD = re.compile(r"O|[BIES]-\S+")
 
 

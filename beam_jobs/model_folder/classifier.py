@@ -17,8 +17,7 @@ from .probabilities import apply_temperature, sum_logits, take_logarithms
 from .words import Words, load_pipeline
 
 MAX_CHARACTERS = 200_000  # the rest of a longer text is ignored
-PROBE = "A lamp that broke on the first day."
-"""The text on which a model is tried when it is loaded."""
+PROBE = "A lamp that broke on the first day."  # on which a model is tried when it is loaded
 
 
 def read_review(value: Any) -> tuple[str, str]:
@@ -40,8 +39,7 @@ class Classifier:
 
     config: ModelConfig
     compute_logits: Compute
-    parts: Sequence[tuple["Classifier", float]] = ()
-    """Models whose logits are added, each with its weight."""
+    parts: Sequence[tuple["Classifier", float]] = ()  # models, each with its weight
     fail: Fail = ValueError
 
     @property

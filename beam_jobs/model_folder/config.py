@@ -10,13 +10,11 @@ from pydantic import BaseModel, Field, ValidationError, field_validator, model_v
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 ONNX, QUANTIZED, WORDS, PIPELINE = "model.onnx", "model_quantized.onnx", "words.npz", "model.skops"
 """Weights of a network in fp32 and in int8, those of TF-IDF, and a pipeline of scikit-learn."""
-MULTILABEL = "multi_label_classification"
-"""transformers' `problem_type` of a model whose texts may have several labels."""
+MULTILABEL = "multi_label_classification"  # `problem_type` of transformers
 MAX_LABELS = 1_000
 WRITTEN_BY = "`python -m amazon_electra.model.export` writes such a folder"
 ScoringPrecision = Literal["fp32", "int8"]
-Read = Callable[[str], bytes]
-"""A file's name in the folder → its content; FileNotFoundError where there is none."""
+Read = Callable[[str], bytes]  # file → content; FileNotFoundError where there is none
 Fail = Callable[[str], Exception]  # A message → the error to raise
 
 
@@ -40,10 +38,8 @@ class Details(BaseModel):
     """How the folder is loaded: the first two by ONNX Runtime, `parts` as folders of the others."""
     task: str = ""
     max_length: int = Field(default=512, ge=2)
-    decided_from: float | None = None
-    """Probability from which on an answer is `decided`, below `ask`; None: nobody asked for it."""
-    thresholds: list[float] = []
-    """Probability from which on a text has a class, for each class of a multi-label model."""
+    decided_from: float | None = None  # from this probability on it is `decided`, else `ask`
+    thresholds: list[float] = []  # probabilities from which on a text has each class
     parts: list[Part] = []
 
 

@@ -10,8 +10,7 @@ Compute = Callable[[Sequence[Text]], np.ndarray]  # texts → logits [texts, cla
 BATCH_TOKENS = 2_048  # padding included: small enough for the caches of a core
 MAX_TEXTS = 4_096
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-NO_FOLDER = "/dev/null/none"
-"""Where ONNX Runtime looks for weights outside model.onnx: they would stand in no digest."""
+NO_FOLDER = "/dev/null/none"  # of weights outside model.onnx, which stand in no digest
 
 
 def load_tokenizer(content: bytes, max_length: int) -> Any:

@@ -13,8 +13,7 @@ import numpy as np
 from .config import WORDS, check_labels
 from .network import Compute, Text
 
-N_GRAMS = (("word", (1, 2)), ("char_wb", (2, 5)))
-"""Units and lengths. Characters within words read what is misspelt."""
+N_GRAMS = (("word", (1, 2)), ("char_wb", (2, 5)))  # characters read what is misspelt
 HASHED_FEATURES = 1 << 20  # of each kind; 4,000 reviews have 330,000 distinct n-grams in all
 EDGES = re.compile(r"^\W+|\W+$")
 MIN_TEXTS, MAX_TOP = 3, 10  # texts that a top word is in, and top words of a class

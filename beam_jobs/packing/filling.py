@@ -13,8 +13,7 @@ import numpy as np
 # in tokens, chosen on reviews of books, films and goods at 128
 CLOSE_ENOUGH = 3  # A beginning that leaves no more than this fills a sequence by itself
 MIN_FILLER = 4  # smaller gaps are left to whole documents
-ROOM_FOR_SECOND = 24
-"""Left by a beginning that does not fill: short fillers are kept for whole documents."""
+ROOM_FOR_SECOND = 24  # left by a beginning that does not fill, for whole documents
 PLACED = -1
 
 

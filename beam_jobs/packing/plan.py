@@ -108,8 +108,7 @@ class ShardsPlan:
     engine: PipelineOptions
     corpus: str  # path of its corpus.json
     documents: int  # reviews in the split as corpus.json counts them
-    made_of: dict[str, Any]
-    """What pre-training will see: the corpus, and the evaluation texts kept out of it."""
+    made_of: dict[str, Any]  # the corpus, and the evaluation texts kept out of it
     is_sample: bool  # whether some reviews of the split are enough, or none where it has none
 
 

@@ -18,12 +18,10 @@ from amazon_electra.beam_jobs.text.spans import expand_spans
 PLAIN = r"^[!-Z\\\]^-~]+$"  # printable ASCII without the space and the opening bracket
 NOTHING = r"[^\x00-\x{10FFFF}]"  # matches no chunk
 PUNCTUATION = r"([!-/:-@\[-`{-~])"  # of ASCII: each mark is a word of its own to BERT
-MAX_REMEMBERED = 1 << 19
-"""Chunks, and as many words: about 150 MB. All are forgotten when full, which costs one batch."""
+MAX_REMEMBERED = 1 << 19  # chunks, and as many words: 150 MB; all are forgotten when full
 
 
-DOCUMENTS_AT_ONCE = 512
-"""Encoded by one call; a thousand tokens of theirs take 100 kB until they are read."""
+DOCUMENTS_AT_ONCE = 512  # encoded by one call; a thousand tokens take 100 kB
 
 
 class Memory:

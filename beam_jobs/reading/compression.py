@@ -23,8 +23,7 @@ from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.limits import UNLIMITED_BYTES, Limits
 
 DAMAGE_ERRORS = (zlib.error, OSError, EOFError, lzma.LZMAError, zipfile.BadZipFile, ValueError)
-Compression = Literal["", "gz", "bz2", "zst", "zip", "utf16"]
-"""UTF-16, as spreadsheets and app shops export it, is unpacked into UTF-8."""
+Compression = Literal["", "gz", "bz2", "zst", "zip", "utf16"]  # UTF-16 is unpacked into UTF-8
 MAGIC: dict[Compression, bytes] = {
     "gz": b"\x1f\x8b",
     "bz2": b"BZh",

@@ -20,8 +20,7 @@ LAST_SHORT_YEAR = 68  # 69 is 1969, as POSIX has it
 EPOCH = datetime.date(1970, 1, 1).toordinal()
 DAYS = range(-25_567, 47_482)  # from 1900 to 2099
 SECONDS_OF_A_DAY = 86_400
-SERIALS = range(20_000, 80_000)
-"""A spreadsheet's numbers of days, which as Unix time all are one day in 1970."""
+SERIALS = range(20_000, 80_000)  # of days, in spreadsheets; as Unix time all are one day
 MAX_LOST = 0.01  # of a column's dates that need not be read: the others would be taken for old ones
 MAX_SHOWN = 3
 MISSING = {"", "-", "--", "n/a", "na", "nan", "nat", "none", "null", "0000-00-00"}

@@ -41,8 +41,7 @@ MIN_NUMBERS = 5  # in a column, from which on it is one of numbers
 MAX_GROUPS = 4  # rows of groups of columns, or of a title, above the header
 NUMBER, DIGIT = re.compile(r"[-+]?\d+([.,]\d+)?"), re.compile(r"\d")
 MIN_NUMBERED = 0.8  # of a column's first values have a digit: ids, stars, dates
-IMPORT_ID = '{"importid"'
-"""What the third row of a Qualtrics export has in each column; the second has the questions."""
+IMPORT_ID = '{"importid"'  # in each column of a Qualtrics export, below the questions
 TYPES = {*fields.TABLES["types"]}
 
 

@@ -14,8 +14,7 @@ from amazon_electra.beam_jobs.reading.format import Layout, RowFormat
 from amazon_electra.beam_jobs.reading.lines import TOO_LONG, Item, Tally, make_reject
 
 XLS = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-MEMBERS = {"xl/workbook.xml", "xl/workbook.bin", "content.xml"}
-"""Files that a zip file has which is a workbook of Excel (xlsx, xlsb) or LibreOffice (ods)."""
+MEMBERS = {"xl/workbook.xml", "xl/workbook.bin", "content.xml"}  # of a zip file that is a workbook
 HEADER_ROWS = 20  # in which the names of the columns are looked for
 MIN_SHARE = 0.8  # of the cells of the widest row, that a row of names has
 FIRST_RECORDS = 100

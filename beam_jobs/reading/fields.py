@@ -33,8 +33,7 @@ WORDS: dict[str, list[str]] = {f: one.get("words", []) for f, one in TABLES["fie
 FIELDS = tuple(COLUMN_NAMES)
 OF_REVIEW = frozenset(TABLES["of_review"])
 WRAPPERS = frozenset(TABLES["wrappers"])
-FLIPKART = {"Rate", "Review", "Summary"}
-"""Names that mean something else together: the text is in Summary, its title in Review."""
+FLIPKART = {"Rate", "Review", "Summary"}  # the text is in Summary, its title in Review
 AMAZON_COLUMNS = {
     *(("reviewText", "overall"), ("review_body", "star_rating"), ("review/text", "review/score"))
 }  # columns of text and stars of Amazon's releases, whose scale is known
@@ -44,22 +43,18 @@ HINT = (
     "`--label NAME`"
 )  # of messages about a file without stars
 STOPS = tuple(".!?…。！？:;,)")  # how a text ends that needs no full stop
-LIST = "[]"
-"""In the name of a field: what is before it is a list, and what follows is in each of its items."""
+LIST = "[]"  # behind the name of a list in that of a field; then in each of its items
 MAX_LISTED_COLUMNS = 50  # a file may have any number
 MAX_SHOWN = 20  # in a message
 ABSENT: Any = object()  # a key that no record has: the columns of a file may have any name, "" too
 MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more than 4,300 digits
-OWN = re.compile(r"my\b", re.IGNORECASE)
-"""How a column begins that is the person's own: beside "My Review", "Title" is the product's."""
+OWN = re.compile(r"my\b", re.IGNORECASE)  # beside "My Review", "Title" is that of a product
 JOIN, MARKS = "+", {"0", "1"}
 """Between the names of columns whose texts are one, `--columns text=pros+cons`, or of those with
 marks that are the classes of one label, `--label broken+late`."""
 MIN_TEXT_WORDS = 5  # on average, of a column that seems to hold texts
-FEW_WORDS, MAX_BODY_CHARACTERS = 3, 40
-"""A shorter body is one text with a title that is not: "Good" alone is no review of its own."""
-LIST_CELL = re.compile(r"\s*\[\s*[\[({]")
-"""How a cell with a list of reviews begins, as Python or JSON writes one."""
+FEW_WORDS, MAX_BODY_CHARACTERS = 3, 40  # a shorter body is one text with a longer title
+LIST_CELL = re.compile(r"\s*\[\s*[\[({]")  # of reviews, in Python or JSON
 Records = Sequence[Mapping[str, Any]]  # the first of a file
 
 

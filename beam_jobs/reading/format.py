@@ -21,8 +21,7 @@ from amazon_electra.beam_jobs.reading.lines import (
 )
 
 NOT_UTF8 = re.compile("[\udc80-\udcff]+")
-PARTS_OF_UTF8 = re.compile("[\udce0-\udcf4][\udc80-\udcbf]{1,2}")
-"""Characters that were cut off, and halves of characters beyond 16 bits."""
+PARTS_OF_UTF8 = re.compile("[\udce0-\udcf4][\udc80-\udcbf]{1,2}")  # cut off, or halves
 FOREIGN_BYTES = 8  # letters of other scripts stand side by side, those of cp1252 mostly alone
 UNDEFINED = "\udc81\udc8d\udc8f\udc90\udc9d"
 Names = Mapping[str, str]  # the column of a field
@@ -61,11 +60,9 @@ class Format:
     """A format that is a stream of text: any file of it can be cut at the ends of records."""
 
     name: ClassVar[str]  # what `--format` takes
-    endings: ClassVar[tuple[str, ...]] = ()
-    """Of names of its files, without the dot, for the watcher; the content alone decides."""
+    endings: ClassVar[tuple[str, ...]] = ()  # of names of files, for the watcher
 
-    copy_ending: ClassVar[str] = ""
-    """Of a copy of a file with more columns; "" where it takes none."""
+    copy_ending: ClassVar[str] = ""  # of a copy with more columns; "": it takes none
 
     def recognize(self, start: bytes) -> bool:
         """Return whether a file is in this format by its beginning, without white space."""

@@ -12,8 +12,7 @@ from amazon_electra.beam_jobs.reading.format import RowFormat
 from amazon_electra.beam_jobs.reading.formats import find_format
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 
-ID_NAMES = ("id", "uuid", "guid", "recordid", "rowid")
-"""Of a column with ids of the records: in small letters, without separators and `review`."""
+ID_NAMES = ("id", "uuid", "guid", "recordid", "rowid")  # without separators and `review`
 ID = "id"  # key of that column in a layout's mapping, beside the fields of a review
 
 

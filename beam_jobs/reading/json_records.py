@@ -37,13 +37,11 @@ WHOLE_STRING = re.compile(STRING, re.DOTALL)
 DECODER = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 SURROGATE = re.compile("[\ud800-\udbff]")
 FIRST_KEY = re.compile(r'\{\s*+("[^"]{0,100}+)?')
-NEXT_OBJECT = re.compile(r'[^\s\[:]\s*+(?=\{\s*+")')
-"""Neither the first of a list nor the value of a field."""
+NEXT_OBJECT = re.compile(r'[^\s\[:]\s*+(?=\{\s*+")')  # first of no list, value of no field
 TRIM_CHARACTERS = 1 << 16  # before an object, in which an error would count the lines
 MAX_LITERAL = 10  # characters of a word or an escape, which a text may be cut off in
 FIRST_RECORDS = 10
-GIVE_UP_FACTOR = 4
-"""A stretch without a boundary for so many times its size is cut where a record may begin."""
+GIVE_UP_FACTOR = 4  # so many times its size is a stretch searched for the end of an object
 
 
 def parse_json(raw: bytes, line: int, tally: Tally, encoding: str) -> Any:

@@ -38,8 +38,7 @@ class Reject(NamedTuple):
     size: int  # bytes in the dump; `raw` is only the beginning of what is very long
 
 
-Item = tuple[int, dict[str, Any]] | Reject
-"""What readers yield: the line (of Parquet the row) of a record and the record, or a reject."""
+Item = tuple[int, dict[str, Any]] | Reject  # its line (of Parquet: row), a record; or a reject
 
 
 def make_reject(line: int, reason: str, raw: bytes, size: int | None = None) -> Reject:

@@ -104,13 +104,10 @@ class PreparedUnit:
     read: int = 0
     lines: int = 0
     bytes: int = 0  # uncompressed
-    dropped: dict[str, int] = field(default_factory=dict)
-    """Reviews by the reason why they are not left."""
+    dropped: dict[str, int] = field(default_factory=dict)  # by the reason
     notes: dict[str, int] = field(default_factory=dict)
-    ratings: dict[str, int] = field(default_factory=dict)
-    """How often each rating occurs (`stars.encode_ratings`)."""
-    labels: dict[str, dict[str, int]] = field(default_factory=dict)
-    """How often each value of a label occurs as typed (`values.keep_frequent`)."""
+    ratings: dict[str, int] = field(default_factory=dict)  # stars.encode_ratings
+    labels: dict[str, dict[str, int]] = field(default_factory=dict)  # values.keep_frequent
     held_out_runs: int = 0  # rows of `.heldout`
 
 

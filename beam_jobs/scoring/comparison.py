@@ -19,8 +19,7 @@ from amazon_electra.beam_jobs.reading.fields import Review
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 SAMPLED = 300  # texts of a unit that are compared: 0.1 CPU seconds, for their languages above all
-GivenLabels = dict[str, dict[str, int]]
-"""How often each answer was given, by the label of the record as typed."""
+GivenLabels = dict[str, dict[str, int]]  # counts of answers by label, as typed
 
 
 @dataclass(frozen=True)
@@ -28,12 +27,9 @@ class ScoredUnit(PreparedUnit):
     """What scoring a unit counted; what is `prepared` has a label, what is `dropped` a reason."""
 
     index: int = 0  # of its file
-    tallies: list[dict[str, Any] | None] = field(default_factory=list)
-    """Of a sample of the texts (drift.Tally), for each model, where it has a profile."""
-    given: list[GivenLabels] = field(default_factory=list)
-    """Answers of each model by label of the file's own, of texts that it was not trained on."""
-    trained: list[int] = field(default_factory=list)
-    """Texts with a label that each model was trained on."""
+    tallies: list[dict[str, Any] | None] = field(default_factory=list)  # drift.Tally
+    given: list[GivenLabels] = field(default_factory=list)  # of texts not trained on
+    trained: list[int] = field(default_factory=list)  # texts with a label, of each model
 
 
 def count_sample(

@@ -16,15 +16,13 @@ from amazon_electra.beam_jobs.model_folder.drift import UNSPACED
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier
 
 SENTENCE = re.compile(r"[^.!?…。！？]+[.!?…。！？]*\s*")
-WORD = re.compile(rf"{UNSPACED}|\S+\s*")
-"""With the spaces after it; in scripts without spaces a character."""
+WORD = re.compile(rf"{UNSPACED}|\S+\s*")  # with the spaces after it
 AROUND = re.compile(r"^\W+|\W+$")  # of a word
 MAX_PHRASES = 24  # of a text; each is left out once, to ask the model without it
 MIN_SENTENCES = 3  # of a text with more words than MAX_PHRASES, to take them for phrases
 SHOWN, SHOWN_CHARACTERS = 3, 60
 MIN_PROBABILITY = 1e-9
-Weights = list[tuple[str, float]]
-"""Phrases of a text with their weights, the largest first; those below 0 speak against it."""
+Weights = list[tuple[str, float]]  # of phrases, the largest first; below 0: against it
 
 
 def explain(model: str | Path, texts: str | Sequence[str]) -> list[tuple[str, Weights]]:

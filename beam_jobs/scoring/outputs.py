@@ -38,8 +38,7 @@ from amazon_electra.beam_jobs.reading.lines import Tally
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.scoring.comparison import ScoredUnit
 
-LINE, IS_RECORD = "line", "is_record"
-"""Columns of a unit's part: the line where a record begins, and whether it could be read."""
+LINE, IS_RECORD = "line", "is_record"  # where a record begins, whether it was read
 FORMULA = f"^([{re.escape(''.join(FORMULAS))}])"
 MAX_IDS = 1 << 20  # rows of a file whose ids are compared, in memory
 BATCH_ROWS = 1 << 16  # of Parquet that are copied at a time

@@ -45,14 +45,12 @@ class Rows:
     """The records of a unit in their order."""
 
     ids: list[str | None] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    """As the classifier reads them; empty where there is a reason."""
+    texts: list[str] = field(default_factory=list)  # as read; empty for a reason
     reasons: list[str | None] = field(default_factory=list)  # why a record is not classified
     lines: list[int] = field(default_factory=list)  # where each begins
     are_records: list[bool] = field(default_factory=list)  # whether each could be read
     tally: Tally = field(default_factory=Tally)
-    given: list[list[str | None]] = field(default_factory=list)
-    """Labels that the records have themselves, as typed, of each task."""
+    given: list[list[str | None]] = field(default_factory=list)  # own labels, of each task
 
 
 class Models(list[tuple[Classifier, Profile | None]]):

@@ -13,8 +13,7 @@ MARKERS = re.compile(r"\[\[\s*+(?:VIDEOID|ASIN|IMG|IMAGE)[^\]]{0,1000}+\]\]", re
 ASIN_TITLE = re.compile(r"\[\[\s*+ASIN:\w++\s++([^\]]{0,1000}+)\]\]", re.IGNORECASE)
 TAGS = re.compile(r"</?[a-zA-Z][a-zA-Z0-9]*(?:\s[^<>]*)?/?>")
 SPACES = re.compile("  +")
-ESCAPED = re.compile(r"\\(?<!\\\\)\\*+(['\"/])")
-"""Quotes escaped once too often, as in Customer Reviews."""
+ESCAPED = re.compile(r"\\(?<!\\\\)\\*+(['\"/])")  # once too often, as in Customer Reviews
 # Controls and invisible characters: soft hyphens, marks of direction, byte order marks, surrogates.
 CONTROLS = re.compile(
     "[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\ufeff\ufff9-\ufffc"

@@ -100,8 +100,7 @@ def read_punkt(path: str) -> PunktParameters:
 
 
 PLAIN_WORD = re.compile(r"[A-Za-z]{2,}([.!?])")
-MAX_REMEMBERED = 1 << 16
-"""Words, and as many pairs of words; a review has 1.5 new words and 0.3 new pairs at first."""
+MAX_REMEMBERED = 1 << 16  # words, and as many pairs; a review has 1.5 and 0.3 new ones
 
 
 class Breaks:

@@ -24,10 +24,8 @@ from amazon_electra.beam_jobs.text.spans import (
 if TYPE_CHECKING:
     from nltk.tokenize.punkt import PunktParameters
 
-CLOSING = "\"')]}\u2018\u2019\u201c\u201d\xab\xbb"
-"""Marks that belong to the sentence before: PunktLanguageVars.re_boundary_realignment."""
-FOLLOWING = "]\"');:}*@({[?!\u2018\u2019\u201c\u201d\xab\xbb"
-"""Marks after which a stop may end a sentence: PunktLanguageVars.period_context_re()."""
+CLOSING = "\"')]}\u2018\u2019\u201c\u201d\xab\xbb"  # PunktLanguageVars.re_boundary_realignment
+FOLLOWING = "]\"');:}*@({[?!\u2018\u2019\u201c\u201d\xab\xbb"  # period_context_re()
 SPACE, DASH = ord(" "), ord("-")
 CLOSING_RUN = re.compile(b"(?:%b)*+" % b"|".join(re.escape(mark.encode()) for mark in CLOSING))
 ROOM = 3  # bytes added to a batch, so that the character after each stop can be looked at

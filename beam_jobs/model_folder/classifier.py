@@ -87,11 +87,7 @@ class Classifier:
     def load(
         cls, folder: Folder, precision: ScoringPrecision = "fp32", threads: int = 0
     ) -> "Classifier":
-        """Load a folder and try it on one text; `threads` 0 takes one for each core.
-
-        Raises the folder's error where it cannot be loaded, or does not give each label a finite
-        score.
-        """
+        """Load a folder and try it; `threads` 0: one for each core. Raises the folder's error."""
         config = folder.read_config()
         parts = [
             (cls.load(part, precision, threads), weight) for part, weight in folder.list_parts()

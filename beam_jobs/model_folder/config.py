@@ -82,10 +82,7 @@ class ModelConfig(BaseModel):
         return self.amazon_electra.kind in ("transformers", "onnx")
 
     def list_files(self, precision: ScoringPrecision) -> list[str]:
-        """Return the names of the files that score, the weights first; none of a folder of parts.
-
-        TF-IDF has one precision.
-        """
+        """Return the names of the files that score, weights first; none of a folder of parts."""
         kind = self.amazon_electra.kind
         if self.is_network:
             return [QUANTIZED if precision == "int8" else ONNX, TOKENIZER]

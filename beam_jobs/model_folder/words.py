@@ -108,11 +108,7 @@ def find_top_words(words: Words, texts: Sequence[str]) -> list[list[tuple[str, i
 
 
 def load_pipeline(content: bytes, labels: Sequence[str]) -> Compute:
-    """Return what computes the probabilities of texts by the pipeline of a model.skops.
-
-    skops loads the types of scikit-learn, SciPy and NumPy that it knows to be harmless; `trusted`
-    names no others, so it raises for them.
-    """
+    """Return what computes probabilities by a model.skops, of types that skops trusts itself."""
     from skops import io
 
     pipeline = io.loads(content, trusted=[])

@@ -68,9 +68,7 @@ class Beginnings(Queues):
 
 
 class Filling:
-    """Documents waiting to be placed and the sequences filled so far. `sentence_ends` and
-    `document_ends` increase from 0; between two document ends lies a document.
-    """
+    """Documents, between ends that increase from 0, that wait to be placed, and the sequences."""
 
     def __init__(
         self, sentence_ends: np.ndarray, document_ends: np.ndarray, max_length: int, specials: int

@@ -116,9 +116,7 @@ class Utf16Reader:
 
 
 class PlainStream:
-    """Reads the uncompressed bytes of a file, which may be `max_expansion` times its size (0: any);
-    of a file in a store `block_bytes` are fetched ahead.
-    """
+    """Reads the uncompressed bytes of a file, at most `max_expansion` times its size (0: any)."""
 
     def __init__(
         self,

@@ -108,9 +108,7 @@ def _read_number(text: str, decimals: str, exponent: str | None) -> int | None:
 
 
 def count_dates(values: Iterable[Any]) -> Counter[str]:
-    """Return how often each date occurs, as `parse_day` reads it again; of texts that are no dates
-    MAX_SHOWN are kept apart, and the others count as one.
-    """
+    """Count dates as `parse_day` reads them again; of others MAX_SHOWN are told apart."""
     counts, unread = Counter[str](), set[str]()
     for value in values:
         text = str(value).strip()

@@ -234,9 +234,7 @@ def is_header(values: list[str], columns: list[str]) -> bool:
 
 
 def count_descriptions(records: list[list[str]]) -> int:
-    """Return how many of the first records below a header describe its columns: import ids of
-    Qualtrics, types, SurveyMonkey's second header, or a sentence above numbers.
-    """
+    """Return how many of the first records below a header describe its columns."""
     found, below = 0, records[MAX_DESCRIPTIONS:]
     for number, values in enumerate(records[:MAX_DESCRIPTIONS], 1):
         given = [value.strip().lower() for value in values if value]
@@ -253,9 +251,7 @@ def count_descriptions(records: list[list[str]]) -> int:
 
 
 def find_header(rows: list[list[str]]) -> int:
-    """Return the place of the row with the names of columns: the first one, or below a row of
-    groups or a title, that is half empty, the next one that is full and has no numbers.
-    """
+    """Return the place of the header: the first row, or a full one below a half empty one."""
     if not rows or 2 * sum(not value for value in rows[0]) < len(rows[0]) or len(rows[0]) < 3:
         return 0
     for place, row in enumerate(rows[1:MAX_GROUPS], 1):
@@ -276,9 +272,7 @@ def take_header(text: str) -> str:
 
 
 def detect_dialect(head: bytes, layout: Layout, delimiter: str = "") -> Layout:
-    """Choose the delimiter and quoting with which most records have as many fields as the header,
-    and fewest quotes are misplaced.
-    """
+    """Choose the delimiter and quoting with which most records are read, and quotes fit best."""
     whole = head[: head.rfind(b"\n") + 1] or head
     text = decode_text(whole, Tally(), layout.encoding).lstrip("\ufeff")
     first = take_header(text)
@@ -319,9 +313,7 @@ def detect_dialect(head: bytes, layout: Layout, delimiter: str = "") -> Layout:
 def _try_dialect(
     dialect: Dialect, layout: Layout, whole: bytes, text: str
 ) -> tuple[Dialect, float, int]:
-    """Return a dialect with the names of its columns, the share of records at the beginning of a
-    file (`text`) that it does not read, and how many are that or have a misplaced quote.
-    """
+    """Return a dialect with columns, the share that it does not read, and how much fits badly."""
     header = next(read_text(text, dialect))
     dialect = replace(dialect, columns=tuple(" ".join(name.split()) for name in header))
     limited = replace(layout, found=dialect, max_record_bytes=len(whole))
@@ -339,10 +331,7 @@ def _try_dialect(
 
 
 def find_record_end(stretch: bytes, least: int, layout: Layout) -> int:
-    """Return the first end of a record at or after `least`, or -1, in bytes that begin with one.
-
-    Records of one line whose quotes are in order are skipped at once (50 to 100 MB a CPU second).
-    """
+    """Return the first end of a record at or after `least`, or -1, in bytes that begin with one."""
     dialect: Dialect = layout.found
     if not dialect.has_quotes:
         return find_line_end(stretch, least)

@@ -69,9 +69,7 @@ class Review(NamedTuple):
 
 
 def choose_text(text: Any, title: Any) -> tuple[Any, Any]:
-    """Return the text and title as they are read: a body of fewer than FEW_WORDS is one text with a
-    longer title; one that stands for no value (n/a, #NAME?) is none.
-    """
+    """Return text and title: a short body is one text with a longer title, n/a is none."""
     if not isinstance(text, str) or len(text) > MAX_BODY_CHARACTERS:
         return text, title
     body = text.strip()
@@ -89,9 +87,7 @@ def split_joined(name: str, columns: Collection[str]) -> list[str]:
 
 
 def find_texts(columns: Iterable[str], records: Records) -> dict[str, float]:
-    """Return the columns that hold texts, by their records, with words a record, the most first;
-    none where most values occur several times.
-    """
+    """Return the columns that hold mostly distinct texts, with words a record, the most first."""
     found: dict[str, float] = {}
     for name in columns:
         given = [value for record in records if isinstance(value := record.get(name), str)]
@@ -193,9 +189,7 @@ def shorten_list(columns: Iterable[str]) -> str:
 
 
 def find_column(field: str, columns: set[str]) -> str:
-    """Return the column of a field by its exact names, or else by its words; "" without one. What
-    is in a list is only read by its full name.
-    """
+    """Return the column of a field by its exact names, or else by its words; "" without one."""
     columns = {name for name in columns if LIST not in name} - NO_FIELDS
     if WORDS[field]:  # review_rating is nearer than rating, which may be the product's
         known = {strip_column_name(name) for name in COLUMN_NAMES[field]}
@@ -211,9 +205,7 @@ def find_column(field: str, columns: set[str]) -> str:
 
 @lru_cache(4096)  # each file of a dump has the same ones
 def strip_column_name(name: str) -> str:
-    """Return the name in lower case without separators and what says that it is of a review, in
-    several languages.
-    """
+    """Return the name in lower case without separators and what says that it is of a review."""
     name = name.rpartition(":")[2]  # behind a namespace of XML
     words = re.findall(r"[^\W_]+", re.sub("([a-z])([A-Z])", r"\1_\2", name).lower())
     words = words[1:] if words[:1] == ["my"] else words
@@ -284,9 +276,7 @@ def is_identifier(value: Any) -> bool:
 
 
 def unwrap(value: Any) -> Any:
-    """Return what an object with one key stands for: {"$oid": …} and {"$numberInt": "5"} of
-    mongoexport, {"S": "text"} of DynamoDB, {"label": …} and {"#text": …} of XML.
-    """
+    """Return what an object with one key stands for: {"$oid": …} of mongoexport, {"S": "text"}."""
     while type(value) is dict and value:
         keys = [key for key in value if key != "attributes" and not key.startswith("@")]
         if len(keys) != 1 or keys[0] not in WRAPPERS:
@@ -341,9 +331,7 @@ def list_columns(layout: Layout) -> str:
 def finish_records(
     items: Iterator[Item], layout: Layout, columns: Collection[str], tally: Tally
 ) -> Iterator[Item]:
-    """Yield the reviews of records, which have `columns`: with the fields within others, and the
-    texts of several columns as one.
-    """
+    """Yield the reviews of records, with the fields within others, and joined texts."""
     names = layout.read_columns.difference(columns, list_collected(layout))
     nested = sorted(name for name in names if "." in name or LIST in name)
     text, joined = dict(layout.mapping).get("text", ""), layout.text_columns

@@ -124,9 +124,7 @@ class RowFormat(Format, ABC):
 
     @abstractmethod
     def cut(self, file: BinaryIO, size: int) -> Iterator[tuple[int, int, int]]:
-        """Yield the groups of a file in pieces of about `size` bytes, one at least: first, last
-        (exclusive), bytes when unpacked, estimated.
-        """
+        """Yield first group, end and unpacked bytes of pieces of about `size` bytes."""
 
     @abstractmethod
     def count_rows(self, file: BinaryIO, layout: Layout) -> int: ...

@@ -28,9 +28,7 @@ def list_columns(file: DumpFile) -> list[str]:
 
 
 def add_id_column(file: DumpFile, given: str | None) -> DumpFile:
-    """Return a file whose records are read with the column of their ids, if there is one; UserError
-    for a given column that the file does not have.
-    """
+    """Return a file that is read with the column of its ids; UserError for one it does not have."""
     layout, columns = file.layout, list_columns(file)
     is_listed = (
         isinstance(find_format(layout.name), RowFormat)

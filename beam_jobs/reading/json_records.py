@@ -167,9 +167,7 @@ def _parse_object(raw: bytes) -> dict[str, Any]:
 
 
 def unwrap_records(head: bytes, layout: Layout, overrides: Names, shown: str) -> Layout:
-    """Return a layout that begins at the list of reviews of {"reviews": [{…}, …]}; UserError if it
-    has several lists of objects, or not the one that `layout.records` names.
-    """
+    """Return a layout that begins at the list of reviews in an object; UserError for several."""
     lists, keys, stop = find_lists(head, len(head) - len(head.lstrip(BLANK + b"\xef\xbb\xbf")))
     wanted = layout.records
     why = f"{shown} has {fields.shorten_list(lists) or 'no list of objects'}"

@@ -297,9 +297,7 @@ def _read_at_least(stream: PlainStream, size: int) -> bytes:
 
 
 def read_records(unit: Unit, tally: Tally) -> Iterator[Item]:
-    """Yield (line, record) or a reject for everything in a unit, in its order; UserError if the
-    file has changed.
-    """
+    """Yield all records and rejects of a unit, in order; UserError if the file has changed."""
     file, layout = unit.file, unit.file.layout
     format, is_own = find_format(layout.name), unit.path == file.path
     if isinstance(format, RowFormat):

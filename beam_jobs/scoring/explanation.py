@@ -35,9 +35,7 @@ def explain(model: str | Path, texts: str | Sequence[str]) -> list[tuple[str, We
 
 
 def weigh_phrases(classifier: Classifier, text: str, answer: int) -> Weights:
-    """Return what the phrases of a text add to the log-odds of the class `answer` against the
-    likeliest other one, or in a multi-label model against its absence.
-    """
+    """Return what phrases add to the log-odds of `answer` against the likeliest other class."""
     phrases = cut_into_phrases(text, MAX_PHRASES)
     if len(phrases) < 2:  # without it there is no text
         return [(phrase.strip(), 0.0) for phrase in phrases]

@@ -222,9 +222,7 @@ def write_table(
     ending: ScoreFormat,
     counts: Counter[str],
 ) -> None:
-    """Write the parts of a file's units as one table, and count the ids of the first MAX_IDS. In
-    CSV a text that a spreadsheet would compute begins with an apostrophe.
-    """
+    """Write a file's parts as one table, safe for spreadsheets, and count its first MAX_IDS ids."""
 
     def read_tables() -> Iterator[pa.Table]:
         row = 0

@@ -84,9 +84,7 @@ def unescape_html(text: str) -> str:
 
 
 def repair_mojibake(text: str) -> str:
-    """Return a text with its mojibake mended where it decodes as UTF-8 without a rest: that takes
-    30 µs for a text that is not ASCII.
-    """
+    """Return a text with its mojibake mended where it decodes as UTF-8 without a rest."""
     if text.isascii():
         return text
     from ftfy import fix_encoding  # which few need: a tenth of a second

@@ -30,9 +30,7 @@ class TextPreparer:
         return mended
 
     def make_title(self, title: Any, text: str) -> str:
-        """Return a title as a sentence; "" if there is none, none is wanted, or the clean `text`
-        begins with it.
-        """
+        """Return a title as a sentence; "" without one, or if the clean `text` begins with it."""
         if not self.config.title or not isinstance(title, str) or not title:
             return ""
         title = self.repair(title)

@@ -82,9 +82,7 @@ def assign_by_day(
     bounds: tuple[float, ...],
     seed: int,
 ) -> np.ndarray:
-    """Return an index into SPLITS (int8) for each review: dev or test by its day, else pretrain or
-    train by the hash of its text.
-    """
+    """Return an index into SPLITS (int8) by the day of dev and test, else by the text."""
     sides = assign_splits(text_hashes, (bounds[0] / bounds[1], 1.0, 1.0, 1.0), seed)
     known = np.array([cut_offs[0] - 1 if day is None else day for day in days], np.int64)
     late = np.searchsorted(np.array(cut_offs), known, side="right")

@@ -25,8 +25,7 @@ RUN = np.dtype([("run", "<u8"), ("text", "<u4"), ("words", "<u4")])
 HELD_RUN = np.dtype([("run", "<u8"), ("text", "<u8"), ("row", "<u4"), ("size", "<u4")])
 """A hash, the hash of the words of a text that has it, that review's number, its distinct runs."""
 BAND = np.dtype([("run", "<u8"), ("text", "<u8"), ("key", "<u8"), ("row", "<u4")])
-"""A hash of a band and its number, the first half of the hash of the text, the key that orders
-copies, and the number of the review in its unit."""
+"""A hash of a band, half of that of the text, the key that orders copies, the review's number."""
 KINDS = {"hashes": PACKED_ROW, "runs": RUN, "heldout": HELD_RUN, "bands": BAND}
 """Files of a prepared unit, by ending, in the order in which `.starts` has them, and their rows."""
 JOINED = "all.starts"  # beside them: the starts of all units

@@ -19,9 +19,7 @@ MIN_TEXTS, MAX_TEXTS, MIN_HELD = 20, 800, 2
 COMMON_SHARE = 0.002
 HASH = np.dtype("<u8")
 TEXT_NGRAMS = np.dtype([("row", "<u4"), ("runs", "<u4")])  # how many are common
-MIN_OWN = 8
-"""N-grams beside common ones that a text needs to be compared by them; with fewer it is withheld
-only if the words are equal."""
+MIN_OWN = 8  # n-grams beside common ones; with fewer a text is withheld only if words are equal
 CHUNK_ROWS = 1 << 20  # rows of a file of held-out n-grams that are held at once, 24 MiB
 SLOTS = 8  # of a HashFilter, for each hash: one of 8 others passes
 WHOLE = np.uint64(1)  # the last bit of a hash: 1 for the words of a whole text, 0 for a run

@@ -20,9 +20,7 @@ ROW_NUMBER = np.dtype("<u4")
 BUCKET_ROWS = 1 << 20  # rows of a bucket: 28 MiB, some 100 MiB while it is sorted
 MAX_CODES = 3
 CONTRADICTION = np.dtype([("row", "<u4"), ("column", "<u4"), ("codes", "<u4", (MAX_CODES,))])
-"""A review that stays, the number of a label of which copies of it have other classes, and the
-hashes of the first classes (`values.hash_value`).
-"""
+"""A review that stays, a label's number, hashes of the first classes that its copies have."""
 UnitRows = tuple[str, bytes]  # the name of a unit and rows of a kind, packed
 
 

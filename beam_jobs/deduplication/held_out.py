@@ -1,10 +1,8 @@
-"""Finds the reviews that repeat a held-out text, or nearly so, so that none is trained on: a dev or
-test review of the dump or of another corpus, or a text of an evaluation file.
+"""Finds the reviews that repeat a held-out text, or nearly so, so that none is trained on.
 
 Two texts nearly repeat each other if the shorter one has half of its runs of 8 words in the other,
 but for those that many texts share (common_ngrams.py). Shorter texts are withheld only if the words
-are equal: "i love it" is in half of all reviews. NAME.runs and NAME.heldout are files of RUN and
-HELD_RUN (buckets.py), and no worker holds more than a bucket or the matches of a unit.
+are equal: "i love it" is in half of all reviews. No worker holds more than a bucket of them.
 """
 
 import itertools
@@ -32,9 +30,7 @@ COMMON_TEXTS = 100  # held-out texts that a run is compared with: pairs grow lin
 MATCHES = 1 << 18  # pairs of a run and a held-out text that has it, which are counted at once
 HELD_OUT_SPLITS = ("dev", "test")  # the splits that models are chosen and judged by
 MATCH = np.dtype([("text", "<u8"), ("row", "<u4"), ("size", "<u4"), ("shared", "<u4")])
-"""A held-out text (hash of its words), a review's row, the runs of the text, and those of both in a
-bucket; for COMMON how many common runs the review has.
-"""
+"""A held-out text, a review's row, the runs of the text, those of both (of COMMON: common ones)."""
 COMMON = np.uint64(0xFFFFFFFFFFFFFFFF)
 EQUAL = 1 << 30  # runs that texts of equal words count as sharing: more than any text has
 EVALUATION = "withheld"  # name of the file of the texts of evaluation files

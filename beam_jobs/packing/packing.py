@@ -1,5 +1,4 @@
-"""Packs documents into sequences of at most `max_length` tokens, losing none, with little room
-left.
+"""Packs documents into sequences of at most `max_length` tokens, losing none, with little room.
 
 Each document becomes [CLS] tokens [SEP]. One that does not fit is cut into pieces at sentence
 boundaries, a sentence where it must be (filling.py). Positions in the flat arrays count tokens.

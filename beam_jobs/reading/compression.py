@@ -1,6 +1,4 @@
-"""Recognizes the compression of a file by its first bytes and streams its uncompressed bytes. ISA-L
-(`isal`) reads gz at 2.5 times the speed of zlib.
-"""
+"""Recognizes the compression of a file by its first bytes and streams its uncompressed bytes."""
 
 import bz2
 import codecs

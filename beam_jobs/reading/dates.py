@@ -1,6 +1,4 @@
-"""Reads the date of a review as a day: ISO, Unix time, and three numbers in an order that all dates
-of a dump's column show, or that `--dates` says.
-"""
+"""Reads the date of a review as a day, in the order of day and month that its column shows."""
 
 import datetime
 import math

@@ -50,8 +50,7 @@ ABSENT: Any = object()  # a key that no record has: the columns of a file may ha
 MAX_INTEGER_BITS = 1024  # of an identifier; Python writes no integer of more than 4,300 digits
 OWN = re.compile(r"my\b", re.IGNORECASE)  # beside "My Review", "Title" is that of a product
 JOIN, MARKS = "+", {"0", "1"}
-"""Between the names of columns whose texts are one, `--columns text=pros+cons`, or of those with
-marks that are the classes of one label, `--label broken+late`."""
+"""Between columns whose texts are one, `text=pros+cons`, or whose marks are, `broken+late`."""
 MIN_TEXT_WORDS = 5  # on average, of a column that seems to hold texts
 FEW_WORDS, MAX_BODY_CHARACTERS = 3, 40  # a shorter body is one text with a longer title
 LIST_CELL = re.compile(r"\s*\[\s*[\[({]")  # of reviews, in Python or JSON

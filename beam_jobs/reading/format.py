@@ -1,6 +1,4 @@
-"""What every format of review files knows: one class, added by `register_format`, which everything
-asks, never its name; and a `Layout`, what was found out about a file.
-"""
+"""What every format of review files knows, and a `Layout`: what was found out about a file."""
 
 import re
 from abc import ABC, abstractmethod

@@ -1,7 +1,4 @@
-"""Reads Parquet files with a column of texts; a unit is a stretch of row groups, a "line" a row.
-
-Fields of structs are read by their dotted names, and those in lists of structs by `reviews[].text`.
-"""
+"""Reads Parquet files with a column of texts; a unit is a stretch of row groups, a "line" a row."""
 
 import json
 from collections.abc import Iterator

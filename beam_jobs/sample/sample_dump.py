@@ -1,9 +1,7 @@
-"""Writes a synthetic review dump of any size: readable, deterministic, with the mess of real dumps
-in known amounts.
+"""Writes a synthetic review dump of any size, with the mess of real dumps in known amounts.
 
 Line i depends on (seed, i) alone (a repeated line copies an earlier one of the same thousand). A
-review describes two or three aspects of a product with opinion words of one aspect and one polarity
-each. 5 and 1 stars are unanimous, 4 and 2 hedged or mixed, 3 are split (`_OPINIONS`).
+review describes two or three aspects of a product with opinion words of one aspect and polarity.
 """
 
 import gzip

@@ -1,7 +1,4 @@
-"""Why this answer? The phrases of a text, with what they add to the log-odds of its answer.
-
-The model is asked again without each phrase: by how much the log-odds fall is its weight.
-"""
+"""Why this answer? Each phrase of a text weighs what the log-odds of its answer lose without it."""
 
 import re
 from collections.abc import Sequence

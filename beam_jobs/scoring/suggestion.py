@@ -1,5 +1,4 @@
-"""Which reviews are worth a person's label next? Those that the model is unsure of, a rare class
-first, and none like another that is chosen.
+"""Which reviews are worth a label next? Unsure ones, a rare class first, none like another.
 
 The score of a review is the sum over classes of p (1 - p) / share: what its label would teach of a
 class, in proportion to how rare that is. Of the best ones each cluster of words gives one.

@@ -1,6 +1,4 @@
-"""Cleans a published text to one line: removes markup and control characters, repairs run-ons; and
-mends mojibake, text whose UTF-8 somebody read in another encoding: "donâ€™t" for "don’t".
-"""
+"""Cleans a published text to one line, and mends mojibake: "donâ€™t" for "don’t"."""
 
 import html
 import re

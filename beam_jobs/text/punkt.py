@@ -1,6 +1,4 @@
-"""NLTK's Punkt: trained on texts, kept as JSON, asked where sentences end. Import it late: NLTK
-costs as much CPU time as Beam.
-"""
+"""NLTK's Punkt: trained on texts, kept as JSON, asked. Import it late: NLTK takes long."""
 
 import json
 import re

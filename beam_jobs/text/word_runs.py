@@ -1,5 +1,4 @@
-"""Hashes words, texts and runs of words of many texts at once, to find texts that are the same but
-for punctuation and case, or nearly the same.
+"""Hashes words, texts and runs of words, to find texts that are the same, or nearly so.
 
 Words are runs of letters and digits, case folded, and each character of scripts without spaces.
 Prefix sums of bytes times powers of an odd base, modulo 2^64, give their hashes.

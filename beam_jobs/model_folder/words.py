@@ -28,19 +28,14 @@ def build_vectorizer(idf: np.ndarray | None = None) -> Any:
     if idf is not None:
         for one, own in zip(weighing, np.split(idf, len(N_GRAMS)), strict=True):
             one.idf_, one.n_features_in_ = own, HASHED_FEATURES
-    hashers = [
-        HashingVectorizer(
-            analyzer=unit,
-            ngram_range=lengths,
-            n_features=HASHED_FEATURES,
-            alternate_sign=False,
-            norm=None,
-            dtype=np.float32,
+    raw: dict[str, Any] = {"alternate_sign": False, "norm": None, "dtype": np.float32}
+    parts = []
+    for (unit, lengths), own in zip(N_GRAMS, weighing, strict=True):
+        hasher = HashingVectorizer(
+            analyzer=unit, ngram_range=lengths, n_features=HASHED_FEATURES, **raw
         )
-        for unit, lengths in N_GRAMS
-    ]
-    parts = [make_pipeline(*both) for both in zip(hashers, weighing, strict=True)]
-    return FeatureUnion(list(zip([unit for unit, _ in N_GRAMS], parts, strict=True)))
+        parts.append((unit, make_pipeline(hasher, own)))
+    return FeatureUnion(parts)
 
 
 @dataclass(frozen=True)

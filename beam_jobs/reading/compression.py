@@ -30,8 +30,6 @@ MAGIC: dict[Compression, bytes] = {
 }
 PACKED = tuple(MAGIC)  # endings of names of packed files
 UTF16 = codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE
-CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
-MAX_CONTROL_SHARE = 0.05  # of the bytes of a text
 SHOWN_BYTES = 24
 PLAIN_BLOCK, BUFFER_BYTES = 1 << 18, 1 << 16  # bytes given out at once, and taken in
 
@@ -49,12 +47,6 @@ def refuse_bytes(head: bytes, name: str) -> UserError:
         "to CSV, JSON lines or Parquet, or, if each line is a text, give `text`",
         "dump.format",
     )
-
-
-def refuse_unless_text(head: bytes, name: str) -> None:
-    """Raise UserError unless the first uncompressed bytes of a file are text."""
-    if len(head) - len(head.translate(None, CONTROLS)) > MAX_CONTROL_SHARE * len(head):
-        raise refuse_bytes(head, name)
 
 
 def _open_plain(packed: BinaryIO, path: str, compression: Compression, member: str) -> Any:

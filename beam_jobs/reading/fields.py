@@ -218,10 +218,7 @@ def parse_column_overrides(text: str | None) -> dict[str, str]:
     """Turn `text=body,stars=score` into {"text": "body", "stars": "score"}; quoted as in a CSV."""
     if not text:
         return {}
-    try:
-        [parts] = csv.reader([text], strict=True)
-    except (csv.Error, ValueError):
-        parts = [text]
+    [parts] = csv.reader([" ".join(text.splitlines())])
     pairs = [part.partition("=") for part in parts]
     wrong = [key for key, equals, name in pairs if key not in FIELDS or not equals or not name]
     why = f'write FIELD=NAME,… or "FIELD=NAME, MORE",…; fields: {", ".join(FIELDS)}'

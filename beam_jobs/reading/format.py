@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, ClassVar
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.limits import Limits
-from amazon_electra.beam_jobs.reading.compression import refuse_unless_text
+from amazon_electra.beam_jobs.reading.compression import refuse_bytes
 from amazon_electra.beam_jobs.reading.lines import (
     Item,
     Reject,
@@ -18,6 +18,8 @@ from amazon_electra.beam_jobs.reading.lines import (
     read_lines,
 )
 
+CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32)])
+MAX_CONTROL_SHARE = 0.05  # of the bytes of a text
 NOT_UTF8 = re.compile("[\udc80-\udcff]+")
 PARTS_OF_UTF8 = re.compile("[\udce0-\udcf4][\udc80-\udcbf]{1,2}")  # cut off, or halves
 FOREIGN_BYTES = 8  # letters of other scripts stand side by side, those of cp1252 mostly alone
@@ -68,7 +70,8 @@ class Format:
 
     def refuse(self, head: bytes, layout: Layout, shown: str, is_packed: bool) -> None:
         """Raise UserError for a file that cannot be read, by its first uncompressed bytes."""
-        refuse_unless_text(head, shown)
+        if len(head) - len(head.translate(None, CONTROLS)) > MAX_CONTROL_SHARE * len(head):
+            raise refuse_bytes(head, shown)
         if layout.encoding == Layout.encoding and not head.isascii():
             refuse_other_encodings(head, shown)
 

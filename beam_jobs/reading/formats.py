@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.plugins import load_plugins, register_module
 from amazon_electra.beam_jobs.core.settings import list_valid
 from amazon_electra.beam_jobs.reading.compression import PACKED
@@ -39,8 +39,7 @@ def find_format(name: str) -> Format:
     """Return a format; UserError names those that there are."""
     if name not in FORMATS:
         load_plugins()
-    if name not in FORMATS:
-        raise UserError(list_valid(FORMATS, "format"), "format", name)
+    require(name in FORMATS, list_valid(FORMATS, "format"), "format", name)
     return FORMATS[name]
 
 

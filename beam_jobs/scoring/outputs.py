@@ -57,18 +57,6 @@ def read_part(folder: str, unit: ScoredUnit) -> pa.Table:
         return pa.ipc.open_file(stream).read_all()
 
 
-def write_copy(
-    units: Sequence[ScoredUnit], folder: str, file: DumpFile, path: Path, names: list[str]
-) -> None:
-    """Write a copy of a file with its units' answers (`names`), whose parts lie in `folder`."""
-    ending = find_copy_ending(file.layout)
-    if ending == "parquet":
-        copy_rows((read_part(folder, unit) for unit in units), file, path)
-    else:
-        appender = (JsonAppender if ending == "jsonl" else DelimitedAppender)(file.layout)
-        copy_lines(units, folder, file, path, appender, names)
-
-
 class DelimitedAppender:
     """Adds cells to the records of CSV and TSV, whose bytes stay."""
 
@@ -151,14 +139,11 @@ def format_cell(value: Any) -> str:
 
 
 def copy_lines(
-    units: Sequence[ScoredUnit],
-    folder: str,
-    file: DumpFile,
-    path: Path,
-    appender: DelimitedAppender | JsonAppender,
-    names: list[str],
+    units: Sequence[ScoredUnit], folder: str, file: DumpFile, path: Path, names: list[str]
 ) -> None:
-    """Copy the lines of a file, and add its answers to those of each record."""
+    """Copy the lines of a file, and add its answers (`names`) to those of each record."""
+    is_json = find_copy_ending(file.layout) == "jsonl"
+    appender = (JsonAppender if is_json else DelimitedAppender)(file.layout)
     stream = PlainStream(file.path, file.compression, file.member, file.layout.max_expansion)
     with stream, open(path, "wb") as output:
         lines, read, before = _read_lines(stream), 0, 0
@@ -188,8 +173,9 @@ def _read_lines(stream: PlainStream) -> Iterator[bytes]:
         yield line
 
 
-def copy_rows(parts: Iterator[pa.Table], file: DumpFile, path: Path) -> None:
+def copy_rows(units: Sequence[ScoredUnit], folder: str, file: DumpFile, path: Path) -> None:
     """Copy the rows of a Parquet file with the columns of their answers."""
+    parts = (read_part(folder, unit) for unit in units)
     limits = Limits(file.layout.max_record_bytes, file.layout.max_expansion)
     answers = next(parts).drop_columns([LINE, IS_RECORD])
     try:

@@ -235,11 +235,16 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         own = units_of[file.index]
         ids: Counter[str] = Counter()
         with storage.atomic_path(storage.join_path(folders.output, output)) as path:
-            copied = outputs.find_copy_ending(file.layout)
-            if ending := plan.config.output_format or ("" if copied else "csv"):
-                outputs.write_table(own, folders.written, file, path, ending, ids)
+            given, copied = (
+                (own, folders.written, file, path),
+                outputs.find_copy_ending(file.layout),
+            )
+            if plan.config.output_format or not copied:
+                outputs.write_table(*given, plan.config.output_format or "csv", ids)
+            elif copied == "parquet":
+                outputs.copy_rows(*given)
             else:
-                outputs.write_copy(own, folders.written, file, path, list(plan.answers))
+                outputs.copy_lines(*given, list(plan.answers))
         if warning := warn_of_ids(ids, dict(file.layout.mapping).get(ID, "")):
             warnings.append(f"{file.name}: {warning}")
         entry = {

@@ -12,10 +12,9 @@ import numpy as np
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.labels import stars as star_scales
-from amazon_electra.beam_jobs.labels.values import MAX_SPELLINGS, TASK, fold
+from amazon_electra.beam_jobs.labels.values import MAX_SPELLINGS, fold
 from amazon_electra.beam_jobs.model_folder.copies import load_trained
 from amazon_electra.beam_jobs.model_folder.drift import Profile, Tally, compare_texts
-from amazon_electra.beam_jobs.reading.fields import Review
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 SAMPLED = 300  # texts of a unit that are compared: 0.1 CPU seconds, for their languages above all
@@ -42,13 +41,6 @@ def count_sample(
     sample = [texts[i] for i in chosen]
     languages = count_languages(sample)
     return profile.count(sample, probabilities[chosen], languages).to_json()
-
-
-def list_labels(task_names: Sequence[str], review: Review) -> list[str | None]:
-    """Return the label that a review has for each task, as text; a column's is its next label."""
-    labels = iter(review.labels)
-    rating = next(iter(star_scales.encode_ratings({review.rating: 1}))) if review.rating else None
-    return [next(labels) if name.startswith(TASK) else rating for name in task_names]
 
 
 def count_labels(

@@ -59,13 +59,10 @@ def plan_scoring(
         require(is_own, f"{why}; score with one at a time", "model", models[place])
     is_alone = config.output_format and len(tasks) == 1
     prefixes = ["" if is_alone or not task else f"{task}." for task in tasks]
-    answers = [
-        f"{prefix}{name}"
-        for prefix, one in zip(prefixes, details, strict=True)
-        for name in ("predicted", "probability", "decision", "because")
-        if (name != "decision" or one.decided_from is not None)
-        and (name != "because" or config.explain)
-    ]
+    answers = list[str]()
+    for prefix, one in zip(prefixes, details, strict=True):
+        names = ["predicted", "probability", *["decision"] * (one.decided_from is not None)]
+        answers += [f"{prefix}{name}" for name in [*names, *["because"] * config.explain]]
     listed = work_units.list_dump_files(config, input)
     files = [add_id_column(file, config.id) for file in listed]
     for file in () if config.output_format else files:

@@ -25,6 +25,7 @@ from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
 from amazon_electra.beam_jobs.corpus.result import read_finished, sum_counts
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
+from amazon_electra.beam_jobs.labels.stars import encode_ratings
 from amazon_electra.beam_jobs.labels.values import LABEL, TASK
 from amazon_electra.beam_jobs.model_folder.classifier import Classifier, read_review
 from amazon_electra.beam_jobs.model_folder.drift import Profile
@@ -197,7 +198,9 @@ def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
             body = preparer.repair(review.text) if isinstance(review.text, str) else review.text
             text, reason = prepare_text(body, config.repair_run_ons)
             if not reason:
-                given = comparison.list_labels(tasks, review)
+                [rating] = encode_ratings({review.rating: 1}) if review.rating else [None]
+                own = iter(review.labels)
+                given = [next(own) if task.startswith(TASK) else rating for task in tasks]
                 title = preparer.make_title(review.title, text)
         own_id = format_id(record.get(mapping[ID])) if ID in mapping else None
         rows.lines.append(item[0])

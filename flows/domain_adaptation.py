@@ -15,7 +15,7 @@ from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.plan import RunPlan
 from amazon_electra.flows.prepare import have_prepared, make_data
-from amazon_electra.flows.runs.graph_run import name_run, run_plan
+from amazon_electra.flows.runs.graph_run import FindChampion, name_run, run_plan
 from amazon_electra.flows.stages import report
 from amazon_electra.flows.stages.cells import (
     Failed,
@@ -40,7 +40,7 @@ from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import find_arm
 
 
-def graph(run: RunPlan) -> Groups:
+def graph(run: RunPlan, find_champion: FindChampion = None) -> Groups:
     """Dump → corpus → (vocabulary → shards →) pre-training → arms × tasks → model, report."""
     p, store, origin = run.form, run.store, run.origin
     data = yield from make_data(run)
@@ -98,7 +98,8 @@ def graph(run: RunPlan) -> Groups:
     yield Group([[model] for model in (*models, *unlabelled)], at_once)
     if not cells:
         return  # nothing was measured
-    yield Group([[one] for one in compare_with_champions(models, run.find_champion)])
+    if find_champion:
+        yield Group([[one] for one in compare_with_champions(models, find_champion)])
     yield Group.of(
         report.build_report_stage(
             p,

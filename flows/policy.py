@@ -14,20 +14,15 @@ from amazon_electra.flows.configuration.form import CONTRASTIVE, Arm, Parameters
 from amazon_electra.model.arms import list_arms, list_methods
 
 MIN_FINETUNED = 2_000
-"""Labels of the task with most from which on a run fine-tunes a published encoder unless it is
-asked for something else: with 800 it was no better than `joined`, with 3,000 it was
-(docs/results.md).
-"""
+"""Labels of the task with most from which on an automatic run fine-tunes: with 800 that was no
+better than `joined`, with 3,000 it was (docs/results.md)."""
 MIN_TITLES = 2_000
-"""Usable titles in the pretrain split from which on a run adapts by contrast unless it is asked for
-something else. 4,067 pairs gained (docs/results.md); fewer were not measured.
-"""
+"""Usable titles in the pretrain split from which on an automatic run adapts by contrast: 4,067
+pairs gained (docs/results.md); fewer were not measured."""
 TOKENS, PASSES = 30_000_000, 3
-"""Of the adaptation of a published encoder to text: so many tokens, or so many times the dump's
-text where that is less (docs/results.md).
-"""
+"""Of an adaptation to text: so many tokens, or passes over the dump's text where that is less."""
 MIN_TOKENS = 3_000_000
-"""Fewer gained nothing in any study."""
+"""Fewer gained nothing in any study (docs/results.md)."""
 
 Adaptation = Literal["none", "contrast", "text"]
 """How the run trains an encoder: not at all, on pairs of title and body, or on packed text."""
@@ -46,7 +41,7 @@ class Counts:
     is_estimated: bool = False
     """Whether the first records of the dump say so, not its corpus."""
     left_out: Sequence[str] = ()
-    """Sentences about tasks and classes with too few labels."""
+    """Sentences about tasks with too few labels."""
 
 
 @dataclass(frozen=True)
@@ -60,28 +55,22 @@ class Decision:
 
 def decide(p: Parameters, counts: Counts) -> Decision:
     """Return the arms and the adaptation of a run, and why."""
-    about = "about " if counts.is_estimated else ""
     arms, reasons = list_arms_of_form(p), list(counts.left_out)
     if is_automatic(p) and counts.labels:
-        labels = max(counts.labels.values(), default=0)
+        labels = max(counts.labels.values())
         labels = min(labels, p.finetuning.labels or labels)
+        reason = f"fine-tuning: {'about ' * counts.is_estimated}{labels:,} labels"
         if labels < MIN_FINETUNED:
             arms = keep_cheap(arms)
-            reasons.append(
-                f"no fine-tuning: {about}{labels:,} labels; with fewer than {MIN_FINETUNED:,} no "
-                "gain over a regression on the encoder's states is shown (`--effort full` "
-                "fine-tunes all the same)"
-            )
-        else:
-            reasons.append(f"fine-tuning: {about}{labels:,} labels")
+            reason = f"no {reason}, fewer than {MIN_FINETUNED:,} (`--effort full` fine-tunes)"
+        reasons.append(reason)
     adaptation, reason = choose_adaptation(p, arms, counts)
-    reasons += [reason] if reason else []
     if adaptation == "none" and p.pretraining.start_from:
         arms = [arm for arm in arms if arm != "pre-trained"]
     if adaptation == "contrast" and not p.finetuning.arms:
         # The regressions on both encoders have shown for seconds what the adaptation was worth.
         arms = [arm for arm in arms if arm != "origin"]
-    return Decision(tuple(arms), adaptation, tuple(reasons))
+    return Decision(tuple(arms), adaptation, (*reasons, *filter(None, [reason])))
 
 
 def is_automatic(p: Parameters) -> bool:
@@ -129,12 +118,11 @@ def choose_adaptation(p: Parameters, arms: Sequence[Arm], counts: Counts) -> tup
         return "contrast", f"adaptation by contrast: {MIN_TITLES:,} titles or more"
     if not is_open or "pre-trained" in p.finetuning.arms:
         return "text", ""
-    tokens, about = PASSES * counts.tokens, "about " if counts.is_estimated else ""
+    tokens = PASSES * counts.tokens
     measured = f"{PASSES} passes over the text are about {tokens / 1e6:.1f} million tokens"
     if tokens >= MIN_TOKENS:
         return "text", f"adaptation to the text: {measured}"
     return "none", (
-        f"no adaptation: {about}{counts.titles:,} titles, contrast takes {MIN_TITLES:,}; "
-        f"{measured}, fewer than {MIN_TOKENS // 1_000_000} million gained nothing in any study "
-        "(`pretraining.steps` trains all the same)"
+        f"no adaptation: {counts.titles:,} titles, of which contrast takes {MIN_TITLES:,}, and "
+        f"{measured}, of {MIN_TOKENS // 1_000_000} (`pretraining.steps` trains all the same)"
     )

@@ -21,8 +21,9 @@ from prefect.states import Cancelling, Completed
 from amazon_electra.beam_jobs.core.errors import JobFailed
 from amazon_electra.flows.configuration.form import Parameters
 from amazon_electra.flows.configuration.form_tools import take_fields
-from amazon_electra.flows.plan import RunPlan, plan_prepared_run, plan_run
-from amazon_electra.flows.policy import Counts, Decision
+from amazon_electra.flows.dumps import labels
+from amazon_electra.flows.plan import RunPlan, plan_run
+from amazon_electra.flows.policy import Counts, Decision, decide
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.runs.graph_run import check_engine, follow_run, name_run
@@ -64,11 +65,14 @@ def make_data(run: RunPlan) -> Generator[Group, None, Data]:
     made = [dump, *([origin] if origin else []), corpus]
     for stage in made:
         yield Group.of(stage)
-    counts = run.count(corpus)  # from here on those of the corpus decide, once it is made
-    decided = run.decide(counts)
+    tasks = p.finetuning.tasks  # from here on the corpus decides, once it is made
+    counts = labels.count_corpus(tasks, corpus, store)
+    counts = counts or labels.estimate_counts(tasks, p.dump, p.corpus, run.previews)
+    decided = decide(p, counts)
+    run.note(*decided.reasons)
     length = measure_length(p.finetuning, p.recipe, store, corpus, origin)
     if origin:
-        run.note(length[1], warn_of_languages(store, origin, corpus, run.texts))
+        run.note(length[1], warn_of_languages(store, origin, corpus))
     data = Data(corpus, counts, decided, *length, made)
     if decided.adaptation != "text":
         return data
@@ -110,5 +114,4 @@ def have_prepared(p: Parameters, store: Store) -> RunPlan:
             raise
     if not run.state.is_completed():
         raise JobFailed(f"{run.name} is {run.state.name}: {run.state.message}")
-    prepared = json.loads(run.state.message)
-    return plan_prepared_run(p, store, prepared["dump"], prepared["tasks"])
+    return plan_run(p, store, json.loads(run.state.message))

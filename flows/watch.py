@@ -9,24 +9,20 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Annotated, Any
 
 from prefect import flow
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter
 from prefect.deployments import run_deployment
 from pydantic import Field
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.files import hash_bytes, write_json
 from amazon_electra.beam_jobs.core.nesting import find_json
-from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.beam_jobs.core.storage import Identity, is_remote
 from amazon_electra.beam_jobs.reading.compression import PACKED
 from amazon_electra.beam_jobs.reading.formats import list_endings
 from amazon_electra.flows.configuration.addresses import Address
-from amazon_electra.flows.configuration.form import STORE
-from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.store.store import Store
 
@@ -35,65 +31,47 @@ SEEN = Path("runs", "seen.json")  # of a store: the files that the last look saw
 DEPLOYMENT = "domain-adaptation/domain-adaptation"
 
 
-class Watch(Settings, use_attribute_docstrings=True):
-    """Where new dumps appear. A file is whole once two looks see it with the same size and time of
-    change; an object of a bucket is whole at once.
-    """
-
-    places: list[Address] = Field(default=[INBOX], min_length=1)
-    """Globs, folders or object-store prefixes (gs://bucket/reviews/*) to look into; relative ones
-    are below the store"""
-
-
-class WatchForm(Settings):
-    """What the watcher is asked to do."""
-
-    watch: Watch = Watch()
-    store: str = STORE
-
-
 @flow(name="watch-dumps", flow_run_name="watch-dumps")
-@take_fields(WatchForm)
-def watch_dumps(**given: Any) -> list[str]:
-    """Look for new dumps and start the run of all files that lie there."""
-    form = WatchForm(**given)
-    return look_for_dumps(Store(form.store), form.watch)
+def watch_dumps(
+    places: Annotated[Sequence[Address], Field(min_length=1)] = (INBOX,), store: str = "store"
+) -> list[str]:
+    """Start the run of all files that lie in some places, unless they have one, and return them. A
+    file is whole once two looks see it with the same size and time of change; an object of a bucket
+    is whole at once. Fails where a place cannot be reached: what lies there belongs to the run.
 
-
-def look_for_dumps(store: Store, watch: Watch) -> list[str]:
-    """Start the run of all files that are whole and return their paths; nothing where they have one
-    already. Fails where a place cannot be reached: what lies there belongs to the run.
+    Args:
+        places: Globs, folders or gs://bucket/reviews/* to look into; relative ones in the store
+        store: Folder of all results
     """
-    store.check_access()
-    if INBOX in watch.places:
-        (store.root / INBOX).parent.mkdir(parents=True, exist_ok=True)
-    files = find_whole_dumps(store, watch)
+    opened = Store(store)
+    opened.check_access()
+    if INBOX in places:
+        (opened.root / INBOX).parent.mkdir(parents=True, exist_ok=True)
+    files = find_whole_dumps(opened, places)
     paths = [path for path, *_ in files]
-    key = f"dump-{hash_bytes(json.dumps([store.address, *files]).encode())[:32]}"
-    with get_client(sync_client=True) as client:
-        wanted = FlowRunFilter.model_validate({"idempotency_key": {"any_": [key]}})
-        is_known = bool(client.read_flow_runs(flow_run_filter=wanted, limit=1))
-        given = client.read_deployment_by_name(DEPLOYMENT).parameters
-    if not paths or is_known:
+    key = f"dump-{hash_bytes(json.dumps([opened.address, *files]).encode())[:32]}"
+    if not paths:
         return []
+    with get_client(sync_client=True) as client:
+        given = client.read_deployment_by_name(DEPLOYMENT).parameters
     run: Any = run_deployment(
         DEPLOYMENT,
-        parameters={"dump": {**given.get("dump", {}), "paths": paths}, "store": store.address},
+        parameters={"dump": {**given.get("dump", {}), "paths": paths}, "store": opened.address},
         idempotency_key=key,
         timeout=0,
         as_subflow=False,
         tags=["new-dump"],
     )
-    find_run_logger().info("started %s for %d files", run.name, len(paths))
+    find_run_logger().info("%s is the run of these %d files", run.name, len(paths))
     return paths
 
 
-def find_whole_dumps(store: Store, watch: Watch) -> list[Identity]:
+def find_whole_dumps(store: Store, places: Sequence[str] = (INBOX,)) -> list[Identity]:
     """Return the dumps that lie in the places as the last look saw them, and keep what this one
     sees. Relative places lie in the store.
     """
-    places = [p if is_remote(p) else str(store.root / Path(p).expanduser()) for p in watch.places]
-    files, others = find_dumps(places)
+    local = [p if is_remote(p) else str(store.root / Path(p).expanduser()) for p in places]
+    files, others = find_dumps(local)
     seen = find_json(store.root / SEEN) or []
     write_json(store.root / SEEN, files)
     whole = [file for file in files if is_remote(file[0]) or list(file) in seen]
@@ -108,7 +86,7 @@ def find_dumps(places: Sequence[str]) -> tuple[list[Identity], list[str]]:
     """
     dumps, others = dict[str, Identity](), list[str]()
     for place in places:
-        for path, known in storage.expand_pattern(place, "watch.places").items():
+        for path, known in storage.expand_pattern(place, "places").items():
             readable = os.fsencode(path).decode(errors="backslashreplace")
             if readable != path or not is_named_like_a_dump(path):
                 others.append(readable)

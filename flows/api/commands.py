@@ -19,7 +19,6 @@ from amazon_electra.beam_jobs.core.children import bind_command
 from amazon_electra.beam_jobs.core.errors import JobFailed, UserError, describe_error
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import Settings
-from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT
 
 Section = Mapping[str, Any] | Settings
@@ -122,31 +121,23 @@ def describe_dump(dump: Dump) -> dict[str, Any]:
 
 def call_command(name: str, given: dict[str, Any], **options: Any) -> dict[str, Any]:
     """Call a function of cli/run_commands.py in a process of its own, which ends with this one.
-    Print what it prints, return what it returns and raise what it raises.
+    Return what it returns and raise what it raises.
     """
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, CALL).write_bytes(pickle.dumps((name, given, options)))
         job = [sys.executable, "-m", "amazon_electra.flows.api.commands", folder]
-        process = subprocess.Popen(
+        with subprocess.Popen(
             bind_command(job),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
             env=os.environ | PYTHON_ENVIRONMENT,
             start_new_session=True,
-            encoding="utf-8",
-            errors="replace",
-        )
-        last = ""
-        with process:
+        ) as process:
             try:
-                for line in process.stdout or ():
-                    print(line.removesuffix("\n"), flush=True)
-                    last = line.strip() or last
+                code = process.wait()
             finally:
                 process.terminate()  # nothing, if it has ended
-        answer = Path(folder, ANSWER)
-        made = pickle.loads(answer.read_bytes()) if answer.exists() else JobFailed(last)
+        answer, how = Path(folder, ANSWER), f"its process ended with {code}"
+        made = pickle.loads(answer.read_bytes()) if answer.exists() else JobFailed(how)
     if isinstance(made, Exception):
         raise made
     return dict(made)
@@ -172,7 +163,7 @@ def main() -> None:
             if answer is not None:
                 (folder / ANSWER).write_bytes(pickle.dumps(answer))
 
-    sys.exit(attempt(work, options["store"]))
+    sys.exit(attempt(work))
 
 
 if __name__ == "__main__":

@@ -5,13 +5,10 @@ Each command imports what it needs when it is typed: `--help` answers at once.
 
 import os
 import shlex
-import shutil
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Sequence
 from io import TextIOWrapper
-from pathlib import Path
 from typing import Any
 
 from cyclopts import App, CycloptsError
@@ -19,7 +16,6 @@ from cyclopts import App, CycloptsError
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.beam_jobs.core.files import check_name
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.flows.cli.stores import build_store
 from amazon_electra.flows.servers.access import NO_TELEMETRY
 
 COMMANDS = {
@@ -34,7 +30,6 @@ COMMANDS = {
     "promote": ("store_commands:promote", "Make a model the champion, an earlier one too."),
 }
 """Command → where it is, and its line in `--help`."""
-FULL_BYTES = 1_000_000  # with less room on its disk SQLite and others fail, each in its own words
 
 
 def build_app() -> App:
@@ -71,12 +66,11 @@ def run_words(words: Sequence[str]) -> int:
         why = explain(mistake) if isinstance(mistake, CycloptsError) else mistake
         print(f"error: {why}", file=sys.stderr)
         return 2
-    *_, store = bound.kwargs.get("store") or [None]  # the last one of several
     typed = shlex.join(["amazon-electra", *words])
-    return attempt(lambda: command(*bound.args, **bound.kwargs), store, typed)
+    return attempt(lambda: command(*bound.args, **bound.kwargs), typed)
 
 
-def attempt(do: Callable[[], Any], store: str | None = None, command: str = "the same call") -> int:
+def attempt(do: Callable[[], Any], command: str = "the same call") -> int:
     """Run a command, return its exit code, and print a known cause of a failure in one line."""
     os.environ.update(NO_TELEMETRY)
     for name, value in list(os.environ.items()):
@@ -92,25 +86,11 @@ def attempt(do: Callable[[], Any], store: str | None = None, command: str = "the
         return 130
     except BrokenPipeError:
         return 0
-    except TransientError as failure:
-        print(f"failed: {failure}", file=sys.stderr)
-        return os.EX_TEMPFAIL
     except Exception as failure:
-        full = find_full_disk(store)  # the server's database and logs are there too
-        if full or isinstance(failure, JobFailed | OSError):
-            print(f"failed: {full or failure}", file=sys.stderr)
-        else:
-            print(traceback.format_exc().rstrip(), file=sys.stderr)
-        return 1
+        is_known = isinstance(failure, JobFailed | OSError)
+        print(f"failed: {failure}" if is_known else traceback.format_exc(), file=sys.stderr)
+        return os.EX_TEMPFAIL if isinstance(failure, TransientError) else 1
     return 0
-
-
-def find_full_disk(store: str | None) -> str:
-    """Return in one line that the disk of the store or of temporary files is full, or nothing."""
-    for folder in (Path(tempfile.gettempdir()), build_store(store).root):
-        if folder.exists() and shutil.disk_usage(folder).free < FULL_BYTES:
-            return f"the disk of {folder} is full; make room, then the same command continues"
-    return ""
 
 
 if __name__ == "__main__":

@@ -2,18 +2,18 @@
 What they do takes seconds to load: running.py.
 """
 
+import os
 from typing import Annotated, Any
 
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.command_line import make_command
 from amazon_electra.beam_jobs.core.errors import require
-from amazon_electra.flows.cli.stores import StorePlace, build_store
 from amazon_electra.flows.configuration.form import Parameters, Scoring, StudyForm
 from amazon_electra.flows.configuration.form_tools import fill_form
+from amazon_electra.flows.store.store import Store
 from amazon_electra.model.recipes import RECIPES
 
-SIZES = ", ".join(RECIPES)
 SHORT = {
     "dump.paths": "--dump",
     "dump.columns": "--columns",
@@ -26,7 +26,26 @@ SHORT = {
     "scores.format": "--format",
 }
 """Short names of settings, by path."""
+StorePlace = Annotated[
+    str | None,
+    Doc(
+        "Folder of the results, or s3://BUCKET/FOLDER or gs://BUCKET/FOLDER; none: "
+        "AMAZON_ELECTRA_STORE, else store"
+    ),
+]
+RecipeFile = Annotated[
+    str,
+    Doc(
+        f"Size of the model and length of its training: {', '.join(RECIPES)}, or a YAML file with "
+        "sections of settings; auto: sample for sample:N, else published"
+    ),
+]
 DryRun = Annotated[bool, Doc("Print what would be made of what, and which stages are complete")]
+
+
+def build_store(place: object = None) -> Store:
+    """Return the store, which need not be there yet."""
+    return Store(str(place or os.environ.get("AMAZON_ELECTRA_STORE") or "store"))
 
 
 def require_dump(given: dict[str, Any]) -> None:
@@ -38,14 +57,7 @@ def require_dump(given: dict[str, Any]) -> None:
 def run_graph(
     given: Annotated[dict[str, Any], Parameters],
     *,
-    recipe: Annotated[
-        str,
-        Doc(
-            f"Size of the model and length of its training: {SIZES}, or a YAML file "
-            "with sections of settings; auto: sample for sample:N, else published, which starts "
-            "from --start-from or an installed MiniLM"
-        ),
-    ] = "auto",
+    recipe: RecipeFile = "auto",
     store: StorePlace = None,
     dry_run: DryRun = False,
 ) -> dict[str, Any]:
@@ -74,8 +86,6 @@ def score_dump(
     from amazon_electra.flows.cli import running
 
     require_dump(given)
-    is_one = not (model and "alias" in given.get("model", {}))
-    require(is_one, "give a folder or an alias of the registry", "model", model)
     form = fill_form(Scoring, **given, output=output, store=build_store(store).address)
     return running.execute_scoring(form, model)
 
@@ -85,9 +95,7 @@ def run_study(
     /,
     given: Annotated[dict[str, Any], StudyForm],
     *,
-    recipe: Annotated[
-        str, Doc(f"Recipe of what is made from the dump: {SIZES}, or a YAML file")
-    ] = "sample",
+    recipe: RecipeFile = "sample",
     store: StorePlace = None,
     dry_run: DryRun = False,
 ) -> None:

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import JobFailed
+from amazon_electra.beam_jobs.core.nesting import find_json
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.cli import terminal
-from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.configuration.form import Parameters, Scoring, StudyForm
-from amazon_electra.flows.dumps import labels, preview
-from amazon_electra.flows.plan import RunPlan, format_total, list_lines, plan_run, planned
-from amazon_electra.flows.servers.access import find_running_servers
+from amazon_electra.flows.dumps import preview
+from amazon_electra.flows.plan import RunPlan, list_lines, plan_run, planned
 from amazon_electra.flows.stages import scores as scoring
 from amazon_electra.flows.stages.dump import build_dump_stage, list_files
 from amazon_electra.flows.store.stage import list_stages
@@ -54,8 +53,7 @@ def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
             return domain_adaptation(**dict(form))
 
         made = terminal.run_in_terminal(store.root, run)
-    if "report" in made:
-        terminal.print_results(Path(made["folder"]))
+    print_report(Path(made["folder"]))
     for task, model in made["models"].items():
         about = f", {task}" if len(made["models"]) > 1 else ""
         print(f"model       {model}{about}")
@@ -63,9 +61,6 @@ def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
             print(f"{name:11} {answer}")
     for became in made.get("registered", "").splitlines():
         print(f"registered  {became}")
-    servers, how = find_running_servers(store.root), f"amazon-electra up --store {store.address}"
-    print(f"Prefect UI  {servers.get('prefect', how)}")
-    print(f"MLflow UI   {servers.get('mlflow', how)}")
     print(f"done in     {time.monotonic() - began:,.1f} s")
     if failed := made.get("failed"):
         what, why = next(iter(failed.items()))
@@ -73,6 +68,13 @@ def execute_graph(form: Parameters, store: Store) -> dict[str, Any]:
     if made.get("stopped"):
         print(f"stopped     the best so far: {' '.join(made['models'].values())}")
     return made
+
+
+def print_report(folder: Path) -> None:
+    """Print the answer of a report, and where it is; nothing where no label measured anything."""
+    if report := find_json(folder / "report.json"):
+        print(f"answer      {report['answer']}")
+        print(f"report      {folder / 'report.html'}")
 
 
 def find_finished(form: Parameters, plan: RunPlan) -> dict[str, Any]:
@@ -88,7 +90,7 @@ def find_finished(form: Parameters, plan: RunPlan) -> dict[str, Any]:
     registered = read_registered(plan.store, last, plan.dump, form.promotion.model_dump())
     if registered is None or not all(is_complete for _, is_complete in stages):
         return {}
-    print(format_total(stages))
+    print(list_lines(stages)[-1])
     made = list_results(plan.store, [stage for stage, _ in stages], last)
     return made | {"registered": registered}
 
@@ -113,9 +115,7 @@ def score_with_folder(form: Scoring, model: str) -> dict[str, Any]:
     store, paths = Store(form.store), list[str]()
     for given in form.dump.paths:
         paths += list_files(given, store)
-    options = Engine(workers=form.model.workers).list_options()
-    config = scoring.build_config((), form)
-    made = scoring_job.score(config, model, paths, form.output, beam_options=options)
+    made = scoring_job.score(scoring.build_config((), form), model, paths, form.output)
     print(f"labelled    {made['scored']:,} of {made['read']:,} records")
     for reason, records in made["unscored"].items():
         print(f"            {records:,} {reason}")
@@ -149,10 +149,6 @@ def execute_study(form: StudyForm, study: Study, store: Store, is_dry: bool) -> 
     began, dump = time.monotonic(), None
     if study.reads_dump:
         dump = build_dump_stage(form.dump, store)
-        labels.check_labels(study.labelled_tasks, form.dump)
-        preview.read_previews(form.dump, dump)
-    for place in form.study.general_text:
-        list_files(place, store, "study.general_text")
 
     if is_dry:
         from amazon_electra.flows import study as flow
@@ -166,5 +162,5 @@ def execute_study(form: StudyForm, study: Study, store: Store, is_dry: bool) -> 
         return flow.study(**{name: getattr(form, name) for name in form.sections})
 
     made = terminal.run_in_terminal(store.root, run)
-    terminal.print_results(Path(made["folder"]))
+    print_report(Path(made["folder"]))
     print(f"done in     {time.monotonic() - began:,.1f} s")

@@ -11,8 +11,9 @@ from amazon_electra.beam_jobs.core.command_line import make_command
 from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.core.terminal import print
-from amazon_electra.flows.cli.stores import StorePlace, build_store
+from amazon_electra.flows.cli.run_commands import StorePlace, build_store
 from amazon_electra.flows.servers.access import build_client_environment, find_running_servers
+from amazon_electra.flows.servers.stock import resolve_mlflow_uri, run_servers
 from amazon_electra.flows.store.flatten import flatten_parameters, summarize_manifest
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.store.usage import (
@@ -21,6 +22,7 @@ from amazon_electra.flows.store.usage import (
     list_runs,
     name_folder,
 )
+from amazon_electra.model.tracking.registry import list_registries, name_model
 
 SHOWN = 88  # characters of a value that `show` prints; manifest.json has all of it
 
@@ -38,21 +40,12 @@ def list_all(*, store: StorePlace = None) -> None:
     """List the runs of a store, oldest first."""
     opened = open_store(store)
     found, living, sizes = list_runs(opened), list_living_runs(opened), opened.measure_folders()
-    if not found and not living:
-        print(f"no run yet in {opened.address}")
     for run in found:
         last, size = run.last, sum(sizes.get(name_folder(one), 0) for one in run.lineage)
         about = last["result"].get("answer") or summarize_manifest(last)
-        columns = (
-            last["finished"],
-            last["fingerprint"],
-            f"{run.state:<10}",
-            f"{decimal(size):>8}",
-            f"{run.find_value('dump', 'result', 'name'):<20}",
-            f"{run.find_value('pretraining', 'parameters', 'recipe'):<11}",
-            f"{last['stage']}: {' '.join(about.split())}",
-        )
-        print("  ".join(columns))
+        made = f"{last['finished']}  {last['fingerprint']}  {run.state:<10}  {decimal(size):>8}"
+        dump = run.find_value("dump", "result", "name")
+        print(f"{made}  {dump:<20}  {last['stage']}: {' '.join(about.split())}")
     for name in living:
         print(f"running     {name}")
 
@@ -91,15 +84,11 @@ def prune_store(
     """List unfinished stages and stages of runs that are not kept; remove them with --yes. Stages
     that are being made stay, and those of runs that did not end.
     """
-    from amazon_electra.flows.servers.stock import resolve_mlflow_uri
-    from amazon_electra.model.tracking.registry import list_registries
-
     opened, total, registered = open_store(store), 0, list[str]()
     if (opened.root / "mlflow").is_dir() or os.environ.get("MLFLOW_TRACKING_URI"):
         for registry in list_registries(resolve_mlflow_uri(opened.root)):
             for tags in registry.list_versions():
-                names = {"encoder", "model", "report"} & tags.keys()
-                registered += [tags[name] for name in names]
+                registered += [tags[n] for n in ("encoder", "model", "report") if n in tags]
     for name, size in list_prunable(opened, keep, registered).items():
         if not yes or opened.remove(name):
             print(f"{decimal(size):>8}  {name}")
@@ -117,8 +106,6 @@ def start_servers(
     """Start the Prefect server and the MLflow server on 127.0.0.1 and serve the deployments; Ctrl-C
     stops all of it.
     """
-    from amazon_electra.flows.servers.stock import run_servers
-
     opened = build_store(store)
     opened.check_access()
     run_servers(opened, prefect_port, mlflow_port)
@@ -136,9 +123,6 @@ def promote_version(
     store: StorePlace = None,
 ) -> None:
     """Make a version the champion; a run on the store's Prefect server may wait for this."""
-    from amazon_electra.flows.servers.stock import resolve_mlflow_uri
-    from amazon_electra.model.tracking.registry import list_registries, name_model
-
     opened = open_store(store)
     every = list_registries(resolve_mlflow_uri(opened.root))
     found = [one for one in every if not task or one.name == name_model(task)]

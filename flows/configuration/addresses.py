@@ -43,8 +43,7 @@ def has_secret(address: str) -> bool:
     """Return whether a password, a name before the host, or a signature is in an address."""
     for part in address.split("::"):
         scheme, separator, rest = part.partition("://")
-        while (decoded := unquote(rest)) != rest:
-            rest = decoded
+        rest = unquote(unquote(rest))
         user = rest.rpartition("@")[0]
         is_user = bool(user) and "/" not in user and scheme.lower() not in USER_SCHEMES
         if separator and (":" in user or is_user or SECRET_PARAMETER.search(rest)):

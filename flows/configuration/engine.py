@@ -51,11 +51,6 @@ class Engine(Settings, use_attribute_docstrings=True):
                 require((kind == self.kind) == bool(value), why, name, value)
         return self
 
-    @property
-    def is_far(self) -> bool:
-        """Return whether the Beam jobs run elsewhere than in processes of one machine."""
-        return self.kind != "local"
-
     def list_options(self) -> list[str]:
         """Return the options by which a Beam job runs on this engine."""
         given: dict[str, Any] = {"direct_num_workers": self.workers}

@@ -7,41 +7,19 @@ inherited configs of jobs from the last to the first.
 import re
 from collections.abc import Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from amazon_electra.beam_jobs.config import (
-    CorpusConfig,
-    LabelConfig,
-    ReadingConfig,
-    ScoreFormat,
-    ScoringConfig,
-    ScoringPrecision,
-    SplitConfig,
-)
+from amazon_electra.beam_jobs import config as data
 from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.settings import Settings, list_valid, replace_settings
 from amazon_electra.flows.configuration.addresses import Address
 from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.configuration.form_tools import CLOSED, make_form_field
+from amazon_electra.model import config as training
 from amazon_electra.model.architecture import Architecture
-from amazon_electra.model.arms import list_arms, list_ours
-from amazon_electra.model.config import (
-    MIN_VOCABULARY,
-    TARGET_ACCURACY,
-    AdaptationConfig,
-    ContrastiveConfig,
-    Device,
-    FinetuningSettings,
-    PretrainingConfig,
-    PretrainingDevice,
-    RecipeChoice,
-    RecipeName,
-    TrainingResources,
-    VocabularyConfig,
-)
+from amazon_electra.model.arms import list_arms
 from amazon_electra.model.finetuning.tasks import corpus, list_star_tasks
 from amazon_electra.model.pretraining.objectives import find_objective
 from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is_not_needed
@@ -102,36 +80,31 @@ class DumpFiles(Settings, use_attribute_docstrings=True):
     fastText, SNAP, Parquet, Excel. `sample:20000` writes a synthetic dump of 20,000 reviews"""
 
 
-class Dump(ReadingConfig, LabelConfig, DumpFiles):
+class Dump(data.ReadingConfig, data.LabelConfig, DumpFiles):
     """The reviews, as they were published."""
 
 
 class Finetuning(Settings, use_attribute_docstrings=True):
     """The study: arms × tasks × seeds, each with the same care."""
 
-    target_accuracy: float | None = Field(default=None, gt=0.5, lt=1, description=TARGET_ACCURACY)
-    arms: list[Arm] = Field(
-        default=[],
-        description="Where the encoder comes from. pre-trained: trained by this run; origin: the "
-        "published encoder of pretraining.start_from as it is; random: untrained. Or a method "
-        "beside these: "
-        + " ".join(f"{one.name}: {one.__doc__}" for one in list_ours()[1:])
-        + " Empty: pre-trained and these, but on states alone only if there is a published start, "
-        "and origin unless it is adapted by contrast; else random",
+    target_accuracy: float | None = Field(
+        default=None, gt=0.5, lt=1, description=training.TARGET_ACCURACY
     )
+    arms: list[Arm] = Field(default=[])
+    """What is compared. Fine-tuned encoders: pre-trained, trained by this run; origin, as it was
+    published; random, untrained. Methods: tfidf, frozen, joined, stack. Empty: all for which there
+    are an encoder and labels enough"""
     tasks: list[Task] = Field(default=[])
     """polarity: 1–2 against 4–5 stars; stars: 1 to 5; label:COLUMN: a column of dump.labels. Empty:
     all that the dump has, its own labels first"""
     labels: int | None = Field(default=None, ge=1)
-    """Training examples at most; none: all, but 100 with the recipe `sample`, and 500,000 with
-    recipes that start from random weights"""
+    """Training examples at most; none: all, or as the recipe says"""
     max_length: int | None = Field(default=None, ge=8, le=8192)
     """Tokens of a text that networks read; none: as the recipe says, or up to 512 where over a
     quarter of the texts are longer"""
     classes: list[Address] = Field(default=[])
-    """YAML files that say classes in words: reason.yaml those of the label column reason, each in a
-    line such as `late: [Arrived late, Still waiting for my parcel]`. Of a column that the dump has
-    not got they make a model without a label"""
+    """YAML files that say classes in words: reason.yaml those of the column reason, as in `late:
+    [Arrived late, Still waiting for my parcel]`; a dump without that column needs no label"""
     seeds: Seeds = Field(default=[0], min_length=1)
     """One fine-tuning for each; several show how much results vary"""
     learning_rates: list[Annotated[float, Field(gt=0, lt=1)]] = Field(default=[])
@@ -146,10 +119,9 @@ class Promotion(Settings, use_attribute_docstrings=True):
     """Whether the model of this run may become the champion of the MLflow registry."""
 
     mode: Literal["off", "automatic", "ask"] = "automatic"
-    """automatic: the model is registered. It becomes champion, which `score` takes, if it is better
-    than the champion on test reviews that neither was trained on: log-loss by its interval, and
-    macro-F1 no worse. Where there is none: if it beats TF-IDF and the majority class. ask: a person
-    approves; off: not registered"""
+    """automatic: the model is registered, and becomes champion, which `score` takes, if it is
+    better on test reviews that neither was trained on, or where there is none, than TF-IDF and the
+    majority class. ask: a person approves; off: not registered"""
 
 
 STORE: Any = Field(
@@ -159,23 +131,22 @@ STORE: Any = Field(
 )
 
 
-class Corpus(SplitConfig, use_attribute_docstrings=True):
+class Corpus(data.SplitConfig, use_attribute_docstrings=True):
     """How reviews become sentences, and who may see them."""
 
     withhold: list[Address] = Field(default=[])
-    """Files of evaluation texts, which must never reach pre-training, besides the corpus's own test
-    split"""
-    languages: tuple[str, ...] = make_form_field(CorpusConfig, "languages")
-    title: bool = make_form_field(CorpusConfig, "title")
-    near_duplicates: float = make_form_field(CorpusConfig, "near_duplicates")
+    """Files of evaluation texts, which must never reach pre-training"""
+    languages: tuple[str, ...] = make_form_field(data.CorpusConfig, "languages")
+    title: bool = make_form_field(data.CorpusConfig, "title")
+    near_duplicates: float = make_form_field(data.CorpusConfig, "near_duplicates")
 
 
 class Vocabulary(Settings, use_attribute_docstrings=True):
     """WordPiece, trained on the pretrain split; an encoder that is adapted keeps its own."""
 
-    size: int | None = Field(default=None, ge=MIN_VOCABULARY, le=200_000)
+    size: int | None = Field(default=None, ge=training.MIN_VOCABULARY, le=200_000)
     """Entries; none: as the recipe says (sample 4,000, amazon-base 50,000)"""
-    lower_case: bool = make_form_field(VocabularyConfig, "lower_case")
+    lower_case: bool = make_form_field(training.VocabularyConfig, "lower_case")
 
 
 class Shards(Settings, use_attribute_docstrings=True):
@@ -186,34 +157,32 @@ class Shards(Settings, use_attribute_docstrings=True):
 
 
 class Pretraining(Settings, use_attribute_docstrings=True):
-    """ELECTRA: a generator proposes tokens, the discriminator tells which were replaced. Of a
-    published encoder what suits its weights, or the contrast of titles and bodies.
-    """
+    """How an encoder is trained, or a published one is adapted."""
 
     objective: str | None = None
-    """What is learned: electra, mlm, mlm+nsp, or contrastive, which adapts a published encoder to
-    tell which title belongs to which review; none: contrastive from a published encoder if 2,000
-    reviews have a title, else what suits the recipe"""
+    """electra, mlm, mlm+nsp, or contrastive: a published encoder learns which title belongs to
+    which review; none: contrastive where 2,000 reviews have a title, else as the recipe says"""
     start_from: Address | None = None
-    """Published encoder whose weights, shape and vocabulary to start from: a folder, a name on the
-    hub (org/name@REVISION) or package:MODULE; last: the encoder of the store's newest run of
-    another dump; none: random weights"""
+    """Published encoder to start from: a folder, a name on the hub (org/name@REVISION) or
+    package:MODULE; last: that of the store's newest run of another dump; none: random weights"""
     start_generator_from: Address | None = None
-    """Published generator of the ELECTRA discriminator in start_from; none: the first layers of
-    start_from, if a generator is trained"""
+    """Published generator of the ELECTRA in start_from; none: the first layers of that"""
     steps: int | None = Field(default=None, ge=1, le=10_000_000)
     """Optimizer steps; none: as the recipe says"""
-    device: PretrainingDevice = make_form_field(TrainingResources, "device")
+    device: training.PretrainingDevice = make_form_field(training.TrainingResources, "device")
     processes: int = Field(default=1, ge=1, le=256)
-    """Processes on the worker's machine that share each batch: one for each GPU, or for each group
-    of CPU cores"""
+    """Processes that share each batch: one for each GPU, or for each group of CPU cores"""
     seed: Seed = 0
     """Decides the weights, the order of the sequences and the masked positions"""
     settings: dict[str, str] = Field(default={})
-    """Any other setting of pre-training or of the architecture, for example
-    {"learning_rate": "5e-4"}"""
+    """Any other setting of it or of the architecture, for example {"learning_rate": "5e-4"}"""
 
-    others: ClassVar = (PretrainingConfig, AdaptationConfig, ContrastiveConfig, Architecture)
+    others: ClassVar = (
+        training.PretrainingConfig,
+        training.AdaptationConfig,
+        training.ContrastiveConfig,
+        Architecture,
+    )
 
     @property
     def trainer_settings(self) -> dict[str, str]:
@@ -221,7 +190,7 @@ class Pretraining(Settings, use_attribute_docstrings=True):
         return {**({"objective": self.objective} if self.objective else {}), **self.settings}
 
     @property
-    def finetuning_device(self) -> Device:
+    def finetuning_device(self) -> training.Device:
         """Return the device of what is fine-tuned: one core where pre-training takes several."""
         return "xla" if self.device == "xla-spmd" else self.device
 
@@ -230,13 +199,13 @@ class Parameters(Settings, use_attribute_docstrings=True):
     """All of it: what one run of the graph is asked to do."""
 
     dump: Dump = Dump()
-    recipe: RecipeChoice = "auto"
-    """Size of the model and length of its training; model/recipes has all the numbers. auto: sample
-    for the synthetic sample, else published, which starts from pretraining.start_from, or from an
-    installed MiniLM. The others start from random weights and need 64 million tokens and more."""
+    recipe: training.RecipeChoice = "auto"
+    """Size of the model and length of its training (model/recipes). auto: sample for the synthetic
+    sample, else published, from pretraining.start_from or an installed MiniLM. The others start
+    from random weights and need 64 million tokens and more."""
     effort: Literal["auto", "quick", "full"] = "auto"
-    """quick: only the arms that take seconds, without adaptation; full: fine-tuning too; auto:
-    adaptation, and fine-tuning where the dump has labels enough for it to gain"""
+    """quick: only the arms that take seconds, without adaptation; full: fine-tuning too; auto: what
+    the dump has labels and titles enough for"""
     store: str = STORE
     finetuning: Finetuning = Finetuning()
     promotion: Promotion = Promotion()
@@ -276,7 +245,7 @@ class Parameters(Settings, use_attribute_docstrings=True):
             if not start:
                 check_start_is_not_needed(settings)
             if is_contrastive:
-                replace_settings([ContrastiveConfig()], settings, "pretraining")
+                replace_settings([training.ContrastiveConfig()], settings, "pretraining")
                 has_generator = False
             else:
                 apply_settings(RECIPES[self.recipe], chosen.trainer_settings)
@@ -303,22 +272,17 @@ class Parameters(Settings, use_attribute_docstrings=True):
 class ScoringModel(Settings, use_attribute_docstrings=True):
     """Which models of the registry label the reviews."""
 
-    alias: str | None = Field(default=None, min_length=1)
-    """champion, challenger, or another alias of the registry; none: the champion of each task, or
-    else its newest model"""
     task: str | None = None
-    """polarity, stars or a label column, whose model labels the reviews; none: the models of all
-    tasks"""
-    precision: ScoringPrecision = make_form_field(ScoringConfig, "precision")
-    workers: int | None = Field(default=None, ge=1, le=1024)
-    """Processes of the Beam job; none: as many as it takes"""
+    """polarity, stars or a label column, whose champion, or else newest model, labels the reviews;
+    none: those of all tasks"""
+    precision: data.ScoringPrecision = make_form_field(data.ScoringConfig, "precision")
 
 
 class Scores(Settings):
     """What the files of scores hold."""
 
-    format: ScoreFormat | None = make_form_field(ScoringConfig, "output_format")
-    explain: bool = make_form_field(ScoringConfig, "explain")
+    format: data.ScoreFormat | None = make_form_field(data.ScoringConfig, "output_format")
+    explain: bool = make_form_field(data.ScoringConfig, "explain")
 
 
 class Scoring(Settings, use_attribute_docstrings=True):
@@ -347,21 +311,16 @@ class StudyChanges(Settings, use_attribute_docstrings=True):
 class StudyChoice(Settings, use_attribute_docstrings=True):
     """Which comparison is made."""
 
-    others: ClassVar = (StudyChanges, FinetuningSettings)
+    others: ClassVar = (StudyChanges, training.FinetuningSettings)
 
     file: str = Field(default="losses", min_length=1)
     """A study file (YAML), or a shipped one: encoders, labels, losses, objective or search"""
     settings: dict[str, str] = Field(default={})
-    """Settings to use instead of those in the file for all arms and tasks, for example
-    {"seeds": "0,1", "steps": "500"}"""
+    """Settings to use instead of those in the file, for example {"seeds": "0,1", "steps": "500"}"""
     general_text: list[Address] = Field(default=[])
-    """Files of text other than reviews, for studies that also pre-train on such text"""
+    """Files of other text, for studies that also pre-train on such text"""
     at_once: int = Field(default=2, ge=1, le=MAX_AT_ONCE)
     """Cells that run side by side and share the cores"""
-
-    @property
-    def title(self) -> str:
-        return f"study {Path(self.file).stem}"
 
 
 class StudyForm(Parameters):
@@ -374,7 +333,4 @@ class StudyForm(Parameters):
     """Fields that a study reads."""
 
     study: StudyChoice = StudyChoice()
-    recipe: RecipeName = Field(default="sample", description="Size of the encoder.")
-    pretraining: Pretraining = Field(
-        default=Pretraining(), description="Of the encoder that the study's arms start from."
-    )
+    recipe: training.RecipeName = Field(default="sample", description="Size of the encoder.")

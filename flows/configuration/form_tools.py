@@ -63,21 +63,6 @@ def fill_form(form: type[Form], **given: Any) -> Form:
     return build_settings(form, written)
 
 
-def list_changes(form: Settings) -> dict[str, Any]:
-    """Return the fields of sections that are not their default, by path."""
-    changes: dict[str, Any] = {}
-    for section, field in type(form).model_fields.items():
-        chosen = getattr(form, section)
-        for name, value in dict(chosen).items() if isinstance(chosen, Settings) else ():
-            if value == getattr(field.default, name):
-                continue
-            if isinstance(value, dict):
-                changes |= {f"{section}.{key}": text for key, text in value.items()}
-            else:
-                changes[f"{section}.{name}"] = value
-    return changes
-
-
 def write_options(values: Mapping[str, Any]) -> list[str]:
     """Return the words by which a command line sets fields, by path."""
     words = []

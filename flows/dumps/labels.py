@@ -10,7 +10,7 @@ import numpy as np
 
 from amazon_electra.beam_jobs.core.errors import UserError, require, show_option
 from amazon_electra.beam_jobs.labels.classes import warn_of_label
-from amazon_electra.beam_jobs.labels.stars import BINARY, Scale
+from amazon_electra.beam_jobs.labels.stars import BINARY, FIVE, Scale
 from amazon_electra.beam_jobs.labels.values import decide_values
 from amazon_electra.beam_jobs.reading import fields
 from amazon_electra.beam_jobs.text.splits import read_shares
@@ -54,18 +54,17 @@ def check_labels(tasks: Sequence[str], chosen: Dump) -> None:
         require(column in chosen.labels, f"task {LABEL}{column}: {why}")
 
 
-def _decide_scale(chosen: Dump, previews: Sequence[Preview]) -> Scale | None:
-    """Return the scale of the stars; None where the first records leave it open."""
+def _decide_scale(chosen: Dump, previews: Sequence[Preview]) -> Scale:
+    """Return the scale of the stars; 1-5 where the first records leave it open."""
     with suppress(UserError):
         return preview.decide_scale(chosen, previews)
-    return None
+    return FIVE
 
 
 def _list_star_tasks(chosen: Dump, previews: Sequence[Preview]) -> list[str]:
     """Return which of polarity and stars a file of the dump may have an example for."""
     rated = [one for one in previews if any(review.rating for review in one.reviews)]
-    scale = _decide_scale(chosen, rated)
-    is_binary = scale is not None and scale.name == BINARY
+    is_binary = _decide_scale(chosen, rated).name == BINARY
     tasks = sorted(list_star_tasks()) if rated else []
     return [task for task in tasks if task != "stars" or not is_binary]
 
@@ -80,7 +79,7 @@ def estimate_counts(
     for one in previews:
         times = one.count / max(1, len(one.head))
         ratings = np.array([review.rating[0] for review in one.reviews if review.rating])
-        stars = scale.map_ratings(ratings).tolist() if scale else [5] * len(ratings)
+        stars = scale.map_ratings(ratings).tolist()
         for task in tasks:
             if task.startswith(LABEL):
                 typed = one.count_values(task.removeprefix(LABEL))

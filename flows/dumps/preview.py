@@ -2,20 +2,18 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
 from amazon_electra.beam_jobs.config import ReadingConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.progress import format_count
-from amazon_electra.beam_jobs.labels.stars import FIVE, Rating, Scale, decide_scales, show_rating
-from amazon_electra.beam_jobs.labels.values import LABEL, decide_values, split_classes
+from amazon_electra.beam_jobs.labels.stars import Scale, decide_scales, show_rating
+from amazon_electra.beam_jobs.labels.values import LABEL
 from amazon_electra.beam_jobs.reading import detection, fields, work_units
 from amazon_electra.beam_jobs.reading.compression import PlainStream
 from amazon_electra.beam_jobs.reading.format import RowFormat
@@ -63,16 +61,6 @@ class Preview:
         return Counter(value for value in map(read, self.records) if value is not None)
 
 
-def count_classes(typed: Mapping[str, int], folds: bool) -> Counter[str]:
-    """Return how often each class of a label occurs, by its values as typed."""
-    values, counts = decide_values(typed, folds), Counter[str]()
-    for value, n in typed.items():
-        if (found := values.find_class(value)) is not None:
-            for name in split_classes(found) if values.is_multilabel else [found]:
-                counts[name] += n
-    return counts
-
-
 def decide_scale(chosen: Dump, previews: Iterable[Preview]) -> Scale:
     """Return the scale of the stars; UserError where the first records leave it open."""
     counts = {
@@ -84,22 +72,17 @@ def decide_scale(chosen: Dump, previews: Iterable[Preview]) -> Scale:
 
 def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
     """Yield lines about what the files of a dump hold, by their first records."""
-    scale, about = None, list[str]()
+    for preview in previews:
+        yield from describe_file(preview, chosen)
     if any(review.rating for preview in previews for review in preview.reviews):
         try:
-            scale = decide_scale(chosen, previews)
-            about = [f"stars     on the scale {scale.name}"]
+            yield f"stars     on the scale {decide_scale(chosen, previews).name}"
         except UserError as mistake:
-            about = [f"stars     {mistake}"]
-    for preview in previews:
-        yield from describe_file(preview, scale, chosen)
-    yield from about
+            yield f"stars     {mistake}"
 
 
-def describe_file(preview: Preview, scale: Scale | None, chosen: Dump) -> Iterator[str]:
-    """Yield lines about a file: format, columns and their use, labels, ten records. `scale` is that
-    of the stars, if it is certain.
-    """
+def describe_file(preview: Preview, chosen: Dump) -> Iterator[str]:
+    """Yield lines about a file: format, columns and their use, labels, ten records."""
     file, layout = preview.file, preview.file.layout
     packed = f", {file.compression}" if file.compression else ""
     rejects = len(preview.head) - len(preview.records)
@@ -111,26 +94,15 @@ def describe_file(preview: Preview, scale: Scale | None, chosen: Dump) -> Iterat
     if used:
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
     for column in chosen.labels:
-        classes = count_classes(preview.count_values(column), chosen.fold_labels)
-        most = ", ".join(f"{name} {n:,}" for name, n in classes.most_common(SHOWN))
-        more = f" and {len(classes) - SHOWN:,} more" if len(classes) > SHOWN else ""
+        values = preview.count_values(column)
+        most = ", ".join(f"{value} {n:,}" for value, n in values.most_common(SHOWN))
+        more = f" and {len(values) - SHOWN:,} more" if len(values) > SHOWN else ""
         yield f"label     {column}: {most or 'none'}{more}"
-    ratings = [describe_rating(review.rating, scale) for review in preview.reviews[:SHOWN]]
-    width = max(map(len, ratings), default=0)
-    for stars, review in zip(ratings, preview.reviews, strict=False):
+    for review in preview.reviews[:SHOWN]:
+        stars = f"stars {show_rating(review.rating[0])}" if review.rating else "no stars"
         text = " ".join(str(review.text).split())
         cut = text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"
-        yield f"          {stars:<{width}}  {cut}"
-
-
-def describe_rating(rating: Rating | None, scale: Scale | None) -> str:
-    """Return a rating as it is given, and what the job makes of it where that differs."""
-    if not rating:
-        return "no stars"
-    given = f"stars {show_rating(rating[0])}"
-    if not scale or scale == FIVE:
-        return given
-    return f"{given} → {scale.map_ratings(np.array(rating[:1]))[0]}"
+        yield f"          {stars:<10}{cut}"
 
 
 def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:

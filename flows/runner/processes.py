@@ -109,7 +109,7 @@ def read_reports(log: IO[bytes]) -> Iterator[tuple[str, Any]]:
             with suppress(ValueError):
                 yield "on_progress", json.loads(line.removeprefix(b"PROGRESS "))
         elif line.startswith(b"JOB "):  # beam_jobs.core.progress.announce_job
-            yield "on_link", line.decode().removeprefix("JOB ").strip()
+            yield "on_line", line.decode().removeprefix("JOB ").strip()
     log.seek(-len(line), os.SEEK_CUR)
 
 

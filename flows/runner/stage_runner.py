@@ -96,7 +96,7 @@ class StageRunner:
                 while event["is"] != "made":
                     event = read_event(child)
                     if event["is"] == "waits":
-                        self.notify("on_wait", stage)
+                        self.notify("on_line", f"{stage.label}: another run makes it; waiting")
                     elif event["is"] == "begun":
                         place = Path(event["log"]), event["start"]
                         report = stack.enter_context(open(place[0], "rb"))
@@ -107,7 +107,8 @@ class StageRunner:
                             tracked = stack.enter_context(follow)
                             self._tracked[stage.fingerprint] = tracked
                     for name, what in read_reports(report) if report else ():
-                        self.notify(name, stage, what)
+                        line = f"{stage.label}: {what}"
+                        self.notify(name, *([line] if name == "on_line" else [stage, what]))
                     if event["is"] == "failed":
                         self._refuse_when_ending()
                         raise_failure(stage.label, event, *place)

@@ -8,13 +8,12 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from prefect.artifacts import create_markdown_artifact
+from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 from prefect.events import emit_event
@@ -25,14 +24,7 @@ from prefect.states import Cancelled
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.storage import is_remote
 from amazon_electra.flows.configuration.form import Parameters
-from amazon_electra.flows.plan import (
-    RunPlan,
-    find_nothing,
-    format_total,
-    list_lines,
-    plan_run,
-    planned,
-)
+from amazon_electra.flows.plan import RunPlan, list_lines, plan_run, planned
 from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_with_retries
 from amazon_electra.flows.runner.stage_runner import StageRunner, listeners
 from amazon_electra.flows.runs.champion import find_champion, register_models
@@ -49,7 +41,7 @@ from amazon_electra.model.tracking.registry import list_registries
 
 PAGE = "report.html"
 ASK_SECONDS = 10.0  # with the grace of a trainer less than the 30 s for a cancelled run
-FindChampion = Callable[[str], Stage | None]
+FindChampion = Callable[[str], Stage | None] | None
 
 
 def name_run() -> str:
@@ -106,12 +98,11 @@ def check_engine(parameters: Parameters) -> None:
 
 
 def run_plan(
-    p: Parameters, graph: Callable[[RunPlan], Groups], known: RunPlan | None = None
+    p: Parameters, graph: Callable[[RunPlan, FindChampion], Groups], known: RunPlan | None = None
 ) -> dict[str, Any]:
     """Plan a run, unless whoever calls has planned it, and make it."""
     plan = known or planned.get() or call_with_retries("plan", partial(plan_run, p, Store(p.store)))
-    known_of_run = plan.form, plan.store, plan.dump, plan.notes, plan.begun
-    return run_graph(lambda find: graph(replace(plan, find_champion=find)), *known_of_run)
+    return run_graph(partial(graph, plan), plan.form, plan.store, plan.dump, plan.notes, plan.begun)
 
 
 def run_graph(
@@ -139,7 +130,7 @@ def run_graph(
     runner = begun or StageRunner(store)
     runner.tracking, runner.tags = tracking, tags
     answers = artifacts.Answers(runner)
-    runner.listeners = [artifacts.PrefectRun(tracking), *listeners.get(), answers]
+    runner.listeners = [artifacts.PrefectRun(), *listeners.get(), answers]
     # a worker of a pool has its host's accelerator, a server for one run frees none
     context = FlowRunContext.get()
     is_in_pool = context and context.flow_run and context.flow_run.work_pool_name
@@ -148,9 +139,11 @@ def run_graph(
     status = "FAILED"
     try:
         with follow_run(store, run, name):
-            stages = list_stages(graph(find_nothing), store)
-            page = "\n".join(["```", *list_lines(stages, notes), "```"])
-            runner.notify("on_plan", format_total(stages), page)
+            lines = list_lines(list_stages(graph(None), store), notes)
+            page = "\n".join(["```", *lines, "```"])
+            about = "What is to do"
+            artifacts.publish(create_markdown_artifact, "plan", markdown=page, description=about)
+            runner.notify("on_line", lines[-1])
             last = maker.make_graph(graph(find), notes)
             publish_report(store.fetch(last), tracking)
             became, is_complete = register_models(wish, maker, find, last, tracking)
@@ -180,10 +173,11 @@ def publish_report(folder: Path, tracking: Tracking) -> None:
             tracking.log_folder(folder / name, "")
     if (report := folder / "report.md").exists():
         text, about = report.read_text(encoding="utf-8"), "What the adaptation was worth"
-        artifacts.publish(create_markdown_artifact, text, key="report", description=about)
+        artifacts.publish(create_markdown_artifact, "report", markdown=text, description=about)
     if (folder / PAGE).exists() and (page := tracking.build_address()):
         about = f"The report as a page, in MLflow; also {folder / PAGE}"
-        artifacts.publish_link(f"{page}/artifacts/{PAGE}", f"{PAGE}-in-mlflow", about)
+        link = f"{page}/artifacts/{PAGE}"
+        artifacts.publish(create_link_artifact, "report-page", link=link, description=about)
 
 
 def list_results(store: Store, stages: Sequence[Stage], last: Stage) -> dict[str, Any]:

@@ -5,7 +5,6 @@ version.
 
 import json
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ from pydantic import Field
 
 from amazon_electra.beam_jobs.core.errors import UserError, refuse
 from amazon_electra.beam_jobs.core.files import hash_bytes
-from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import DEFAULT_START, LAST, Pretraining
 from amazon_electra.flows.store.stage import ExistingStage, Stage
@@ -191,10 +189,12 @@ def find_positions(store: Store, origin: Stage) -> int | None:
     return describe_origin(store, origin).get("max_positions")
 
 
-def warn_of_languages(store: Store, origin: Stage, corpus: Stage, texts: Sequence[str]) -> str:
-    """Return a line where many reviews are in a language that an encoder does not read."""
+def warn_of_languages(store: Store, origin: Stage, corpus: Stage) -> str:
+    """Return a line where many reviews of a corpus, once it is made, are in a language that an
+    encoder does not read.
+    """
     made = store.manifest(corpus)
-    counts = made["result"].get("language_sample", {}) if made else count_languages(texts)
+    counts = made["result"].get("language_sample", {}) if made else {}
     return known.warn_of_languages(describe_origin(store, origin), counts)
 
 

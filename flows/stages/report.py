@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.configuration.form import Parameters
-from amazon_electra.flows.configuration.form_tools import list_changes, write_options
+from amazon_electra.flows.configuration.form_tools import write_options
 from amazon_electra.flows.stages.finetuning import Finetuned
 from amazon_electra.flows.stages.origin import describe_origin, get_name, list_place_files
 from amazon_electra.flows.stages.pretraining import ADAPTATIONS
+from amazon_electra.flows.store.flatten import list_changes
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Manifest, Store
 from amazon_electra.model.arms import ADAPTED

@@ -7,11 +7,10 @@ from typing import Any
 
 from amazon_electra.beam_jobs.config import SCORES_VERSION, CorpusConfig, ScoringConfig
 from amazon_electra.beam_jobs.core.errors import UserError
-from amazon_electra.flows.configuration.engine import Engine
 from amazon_electra.flows.configuration.form import Scoring
 from amazon_electra.flows.servers import stock
 from amazon_electra.flows.stages.dump import locate_dump
-from amazon_electra.flows.store.stage import ExistingStage, Resources, Stage
+from amazon_electra.flows.store.stage import ExistingStage, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.tracking import registry
 
@@ -36,13 +35,13 @@ def find_models(form: Scoring, store: Store) -> list[RegisteredModel]:
     champion or the newest. UserError where there is none in this store.
     """
     uri, found = stock.resolve_mlflow_uri(store.root), []
-    for tags in registry.find_models(uri, form.model.alias, form.model.task):
+    for tags in registry.find_models(uri, form.model.task):
         manifest = store.read_manifest(f"model/{tags['model']}")
         if manifest is None:
             raise UserError(
                 f"version {tags['version']} of {tags['task']} is of another store than "
                 f"{store.address}; name that one with `store`",
-                "model.alias",
+                "store",
             )
         corpora = [m for _, m in store.trace_lineage(manifest) if m["stage"] == "corpus"]
         about = {**dict(CorpusConfig()), **(corpora[0]["parameters"] if corpora else {})}
@@ -70,7 +69,6 @@ class Scores(Stage):
             [str(store.fetch(stage)) for name, stage in self.inputs.items() if name != "dump"],
             locate_dump(self.inputs["dump"], store),
             str(folder),
-            beam_options=self.resources.engine.list_options(),
         )
 
 
@@ -80,8 +78,7 @@ def build_scores_stage(models: Sequence[RegisteredModel], form: Scoring, dump: S
         f"model {number}": ExistingStage("model", model.fingerprint)
         for number, model in enumerate(models, 1)
     }
-    resources = Resources(engine=Engine(workers=form.model.workers))
-    return Scores(build_config(models, form), {"dump": dump, **inputs}, resources=resources)
+    return Scores(build_config(models, form), {"dump": dump, **inputs})
 
 
 def build_config(models: Sequence[RegisteredModel], form: Scoring) -> ScoringConfig:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.store.stage import find_class
 
 
@@ -14,6 +15,12 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield from flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def list_changes(form: Settings) -> dict[str, Any]:
+    """Return the fields of sections that are not their default, by path."""
+    changed = flatten(form.model_dump(exclude_defaults=True))
+    return {path.replace(".settings.", "."): value for path, value in changed if "." in path}
 
 
 def flatten_parameters(values: Mapping[str, Any]) -> dict[str, str]:

@@ -98,7 +98,7 @@ class Stage:
     @property
     def on_engine(self) -> bool:
         """Return whether its workers read and write in the store, not in copies."""
-        return self.resources.engine.is_far
+        return self.resources.engine.kind != "local"
 
     def list_environment(self, store: Any) -> dict[str, str]:
         """Return what is added to the environment of its job: beside others one thread."""

@@ -14,7 +14,7 @@ from amazon_electra.beam_jobs.core.settings import (
     parse_field,
 )
 from amazon_electra.flows.configuration.form import SHAPE, Seeds, StudyChanges, StudyForm
-from amazon_electra.flows.configuration.form_tools import list_changes
+from amazon_electra.flows.store.flatten import list_changes
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.config import FinetuningSettings, RecipeName
 from amazon_electra.model.encoders.places import FORMS, find_kind, name_place

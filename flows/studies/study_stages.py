@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from amazon_electra.flows.configuration.form import StudyForm
@@ -191,7 +192,7 @@ def build_study_report(
     return StudyReport(
         StudyConfig(study=study.model_dump(mode="json", exclude_defaults=True)),
         {cell.title: cell.evaluation for cell in stages.cells},
-        title=form.study.title,
+        title=f"study {Path(form.study.file).stem}",
         describe=describe,
     )
 

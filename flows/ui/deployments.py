@@ -31,11 +31,9 @@ from amazon_electra.flows.store.store import Store
 
 log = logging.getLogger("amazon_electra")
 
-PREPARE = "prepare"
-"""Flow that works for others of another host; `up` has one."""
+PREPARE = "prepare"  # flow that works for others of another host; `up` has one
 FILE = Path(__file__).with_name("deployments.yaml")
-ENDED = ("Completed", "Failed", "Crashed", "Cancelled", "Paused", "Suspended")
-"""States after which no heartbeat is expected."""
+ENDED = ("Completed", "Failed", "Crashed", "Cancelled", "Paused", "Suspended")  # no heartbeats
 
 
 def serve(store: Store) -> None:
@@ -78,10 +76,8 @@ def build_deployments(store: str, in_pools: bool = False) -> list[Any]:
         if earlier:
             fields = set(DeploymentScheduleCreate.model_fields)
             schedules = [one.model_dump(include=fields) for one in earlier.schedules]
-        pool, shipped = dict[str, Any](), dict[str, Any]()
-        if in_pools:
-            pool = {"work_pool_name": entry["pool"], "job_variables": {"env": dict(CLIENT)}}
-            shipped = entry.get("parameters", {})
+        pool = {"work_pool_name": entry["pool"], "job_variables": {"env": dict(CLIENT)}}
+        shipped = entry.get("parameters", {}) if in_pools else {}
         deployment = flow.to_deployment(
             name=flow.name,
             description=entry["description"],
@@ -92,7 +88,7 @@ def build_deployments(store: str, in_pools: bool = False) -> list[Any]:
             triggers=[DeploymentEventTrigger(**one) for one in entry.get("triggers", [])] or None,
             concurrency_limit=ConcurrencyLimitConfig(**limit) if limit else None,
             entrypoint_type=EntrypointType.MODULE_PATH,
-            **pool,
+            **(pool if in_pools else {}),
         )
         deployments.append(deployment)
     return deployments
@@ -115,12 +111,9 @@ def create_automation() -> None:
     """Create or renew the automation on lost runs; a second call doubles nothing."""
     automation = build_automation()
     with get_client(sync_client=True) as client:
-        earlier = [one for one in client.read_automations() if one.name == automation.name]
-    if earlier:
-        automation.id = earlier[0].id
-        automation.update()
-    else:
-        automation.create()
+        for earlier in client.read_automations_by_name(automation.name):
+            client.delete_automation(earlier.id)
+    automation.create()
 
 
 def build_automation() -> Automation:

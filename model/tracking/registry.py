@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, wraps
 from typing import Any, TypeVar, cast
 
-from amazon_electra.beam_jobs.core.errors import UserError, require
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.model_folder.config import shorten_task
 from amazon_electra.model.tracking.mlflow_client import (
     create_client,
@@ -153,8 +153,8 @@ def list_registries(uri: str) -> list[Registry]:
 NEWEST = "the newest; none is champion"
 
 
-def find_models(uri: str, alias: str | None, task: str | None = None) -> list[dict[str, str]]:
-    """Return tags, number and `role` of each task's version: of an alias, champion or newest."""
+def find_models(uri: str, task: str | None = None) -> list[dict[str, str]]:
+    """Return tags, number and `role` of each task's version: its champion, or else the newest."""
     every = list_registries(uri)
     names = ", ".join(one.task for one in every) or "none"
     every = [one for one in every if not task or one.name == name_model(task)]
@@ -162,16 +162,12 @@ def find_models(uri: str, alias: str | None, task: str | None = None) -> list[di
     require(every or not task, why, "model.task", task)
     found = []
     for one in every:
-        role, known = alias or "champion", one.get_by_alias(alias or "champion")
-        if not known.get("model") and not alias:
+        role, known = "champion", one.get_by_alias("champion")
+        if not known.get("model"):
             newest = [version for version in one.list_versions() if version.get("model")]
             role = NEWEST
             known = max(newest, key=lambda version: int(version["version"]), default={})
         if known.get("model"):
             found.append(known | {"role": role})
-    require(found or alias, "no model is registered; `amazon-electra run` registers one", "model")
-    if not found:
-        there = ", ".join(dict.fromkeys(name for one in every for name in one.list_aliases()))
-        way = "`amazon-electra promote VERSION` makes one champion"
-        raise UserError(f"no model has it, others: {there or 'none'}; {way}", "model.alias", alias)
+    require(found, "no model is registered; `amazon-electra run` registers one", "model")
     return found

@@ -135,7 +135,7 @@ def test_a_run_from_the_form_completes_and_shows_its_report(servers, page, pictu
     wait_elsewhere(page, servers, run, "Completed")
     open_run(page, servers, run)
     wait_for_state(page, "Completed")
-    expected = {"plan", "mlflow-run", "report", "pre-training-progress"}
+    expected = {"plan", "report", "report-page", "pre-training-progress"}
     assert expected <= artifacts(servers, run)
     page.wait_for_timeout(3000)
     picture(page, "run")

@@ -4,11 +4,11 @@ make no sense beside it.
 
 import json
 
-from amazon_electra.flows.cli.main import run_words
-from amazon_electra.flows.stages.origin import build_origin_stage
+from amazon_electra.flows.stages.origin import build_origin_stage, warn_of_languages
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import ADAPTED
 from tests.flows.calls import call_of
+from tests.flows.fakes import FakeStage
 from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages, publish, write_encoder
 from tests.refusals import refuses
@@ -120,17 +120,12 @@ def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(
         list_stages(*asked, "shards.max_length=100")
 
 
-def test_a_dry_run_warns_of_reviews_that_the_encoder_does_not_read(encoder, tmp_path, capsys):
+def test_reviews_that_the_encoder_does_not_read_are_told(encoder, tmp_path):
     (encoder / "README.md").write_text("---\nlanguage: en\n---\n")
-    bad = "Der Deckel war nach {} Tagen kaputt und das ist schade.,{}\n"
-    german = [bad.format(i, i % 5 + 1) for i in range(300)]
-    (tmp_path / "own.csv").write_text("text,stars\n" + "".join(german))
-    words = ["run", "--dump", str(tmp_path / "own.csv"), "--store", str(tmp_path / "store")]
-    where = ["--start-from", str(encoder), "--recipe", "published", "--dry-run"]
-    assert run_words([*words, *where]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    told = "note: 100% of the reviews are in the language de, and mini-bert reads en"
-    assert lines[-1].startswith(told)
+    store, corpus = Store(tmp_path / "store"), FakeStage("corpus", 1, {})
+    store.publish(corpus, {"language_sample": {"de": 300}})
+    told = warn_of_languages(store, build_origin_stage(str(encoder), store), corpus)
+    assert told.startswith("100% of the reviews are in the language de, and mini-bert reads en")
 
 
 def plan_by_name(store, dump, **pretraining):

@@ -198,8 +198,8 @@ def test_what_was_begun_before_the_server_answered_is_followed(tmp_path, call_in
         def on_complete(self, stage, manifest, found):
             shown.append((stage.name, found))
 
-        def on_wait(self, stage):
-            shown.append((stage.name, "waits"))  # for another run, which there is not
+        def on_line(self, text):
+            shown.append((text, "waits"))  # for another run, which there is not
 
     def graph():
         yield Group.of(corpus)

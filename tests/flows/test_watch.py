@@ -9,7 +9,7 @@ from prefect.client.schemas.filters import FlowRunFilter
 
 from amazon_electra.flows.domain_adaptation import domain_adaptation
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.watch import Watch, find_whole_dumps, look_for_dumps
+from amazon_electra.flows.watch import find_whole_dumps, watch_dumps
 from tests.flows.test_arrivals import dump
 from tests.refusals import refuses
 
@@ -17,12 +17,12 @@ from tests.refusals import refuses
 def test_a_file_is_whole_once_two_looks_see_the_same(tmp_path):
     store = Store(tmp_path / "store")
     first = dump(store.root / "inbox" / "a.json")
-    assert find_whole_dumps(store, Watch()) == []
+    assert find_whole_dumps(store) == []
     dump(store.root / "inbox" / "b.json")
-    assert [path for path, *_ in find_whole_dumps(store, Watch())] == [first]
+    assert [path for path, *_ in find_whole_dumps(store)] == [first]
     dump(store.root / "inbox" / "b.json", text="{more}")
-    assert [path for path, *_ in find_whole_dumps(store, Watch())] == [first]
-    assert len(find_whole_dumps(store, Watch())) == 2
+    assert [path for path, *_ in find_whole_dumps(store)] == [first]
+    assert len(find_whole_dumps(store)) == 2
 
 
 @pytest.fixture
@@ -51,8 +51,10 @@ def paths(found):
 def test_two_watchers_start_one_run_of_all_files(store):
     for name in ("a", "b", "c"):
         dump(store.root / "inbox" / f"{name}.json")
-    look_for_dumps(store, Watch())
-    watchers = [threading.Thread(target=look_for_dumps, args=(store, Watch())) for _ in range(2)]
+    watch_dumps.fn(store=store.address)
+    watchers = [
+        threading.Thread(target=watch_dumps.fn, kwargs={"store": store.address}) for _ in range(2)
+    ]
     for watcher in watchers:
         watcher.start()
     for watcher in watchers:
@@ -61,16 +63,15 @@ def test_two_watchers_start_one_run_of_all_files(store):
     assert paths([run]) == [["a.json", "b.json", "c.json"]]
     assert (run.parameters["recipe"], run.parameters["pretraining"]) == ("small", {"steps": 7})
     assert run.parameters["dump"]["columns"] == "text=body"
-    assert look_for_dumps(store, Watch()) == []
     dump(store.root / "inbox" / "d.json")
     for _ in range(2):
-        look_for_dumps(store, Watch())
+        watch_dumps.fn(store=store.address)
     assert paths(runs(store))[1:] == [["a.json", "b.json", "c.json", "d.json"]]
 
 
 def test_a_place_that_is_away_keeps_the_run_waiting(store):
     dump(store.root / "inbox" / "a.json")
-    look_for_dumps(store, Watch())
+    watch_dumps.fn(store=store.address)
     with refuses("abfs://bucket/a"):
-        look_for_dumps(store, Watch(places=["abfs://bucket/a", "inbox/*"]))
+        watch_dumps.fn(["abfs://bucket/a", "inbox/*"], store.address)
     assert runs(store) == []

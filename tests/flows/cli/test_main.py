@@ -1,27 +1,11 @@
 """How a command ends."""
 
 import os
-from types import SimpleNamespace
 
 import pytest
 
 from amazon_electra.beam_jobs.core.terminal import escape_controls
 from amazon_electra.flows.cli import main
-
-
-def test_whatever_fails_for_want_of_room_is_one_line(tmp_path, monkeypatch, capsys):
-    """Prefect's client only says that its server answered 500."""
-
-    def fail():
-        raise RuntimeError("Server error '500 Internal Server Error'")
-
-    def look(path):
-        return SimpleNamespace(free=0 if path == tmp_path else 1 << 40)
-
-    monkeypatch.setattr(main.shutil, "disk_usage", look)
-    assert main.attempt(fail, str(tmp_path)) == 1
-    told = f"failed: the disk of {tmp_path} is full; make room, then the same command continues\n"
-    assert capsys.readouterr().err == told
 
 
 @pytest.mark.parametrize("words", [["run", "--dump", "sample:20"], ["runs"], ["score"]])

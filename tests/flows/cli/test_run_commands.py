@@ -25,7 +25,6 @@ def attempt(*words):
             ["--finetuning.arms tfdif: "],
         ),
         (["run", "--dump", "sample:9", "--recipe", "none.yaml"], ["--recipe none.yaml: "]),
-        (["score", "--dump", "x", "--model", "m", "--model.alias", "a"], ["--model m: "]),
         (["show"], ["FINGERPRINT"]),
         (["study", "losses"], ["--dump"]),
         (["study", "losses", "--study.at-once", "0"], ["--study.at-once 0"]),
@@ -76,7 +75,7 @@ def test_a_dry_run_shows_what_each_file_holds(tmp_path, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert f"file      {tmp_path / 'own.csv'}: delimited, about 30 reviews" in lines
     assert "columns   text ← text, stars ← grade; not used: colour" in lines
-    assert "          stars 1  the kettle 0 boils" in lines
+    assert "          stars 1   the kettle 0 boils" in lines
     assert len([line for line in lines if "boils" in line]) == 10
     assert not (tmp_path / "store").exists()
     [total] = [line for line in lines if " stages to do" in line]

@@ -47,12 +47,12 @@ def run(store, capsys, *words):
     return code, capsys.readouterr().out.splitlines()
 
 
-def test_runs_are_listed_with_dump_recipe_result_size_and_state(store, capsys):
+def test_runs_are_listed_with_dump_result_size_and_state(store, capsys):
     code, lines = run(store, capsys, "runs")
     assert (code, len(lines)) == (0, 2)
     assert {line[-19:] for line in lines} == {"10 steps are enough", "20 steps are enough"}
     for line in lines:
-        for word in ("kettles", "sample", "complete", "report", "kB"):
+        for word in ("kettles", "complete", "report", "kB"):
             assert word in line
 
 

@@ -7,9 +7,10 @@ import pytest
 from prefect.utilities.callables import parameter_schema
 
 from amazon_electra.beam_jobs.reading.formats import FORMATS
-from amazon_electra.flows.configuration.form import Dump, Finetuning, Parameters, RecipeName
+from amazon_electra.flows.configuration.form import Dump, Finetuning, Parameters
 from amazon_electra.flows.configuration.form_tools import CLOSED
 from amazon_electra.flows.domain_adaptation import domain_adaptation
+from amazon_electra.model.config import RecipeName
 from amazon_electra.model.recipes import RECIPES
 from tests.flows.forms import fill_parameters
 from tests.flows.made import write_encoder

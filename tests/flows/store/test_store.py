@@ -10,7 +10,7 @@ import pytest
 
 from amazon_electra.beam_jobs.core.errors import UserError
 from amazon_electra.beam_jobs.core.files import atomic_path
-from amazon_electra.flows.cli.stores import build_store
+from amazon_electra.flows.cli.run_commands import build_store
 from amazon_electra.flows.configuration.form import Dump
 from amazon_electra.flows.stages.dump import build_dump_stage, locate_dump
 from amazon_electra.flows.stages.pretraining import Pretraining, TrainingConfig

@@ -68,20 +68,20 @@ def test_what_people_changed_in_the_ui_outlives_the_serving_process(client, tmp_
     known, told = serve()
     [shipped] = told.schedules
     assert shipped.schedule.cron == SHIPPED
-    watch = {"places": ["s3://bucket/reviews"]}
+    places = ["s3://bucket/reviews"]
     client.update_deployment_schedule(known, shipped.id, active=False)
     client.create_deployment_schedules(known, [(CronSchedule(cron=OWN), True)])
-    edited = DeploymentUpdate(parameters={"watch": watch, "store": "/elsewhere"}, paused=True)
+    edited = DeploymentUpdate(parameters={"places": places, "store": "/elsewhere"}, paused=True)
     client.update_deployment(known, edited)
     assert serve()[0] == known
     now = client.read_deployment(known)
-    assert now.parameters == {"watch": watch, "store": str(tmp_path)}
+    assert now.parameters == {"places": places, "store": str(tmp_path)}
     assert now.paused
     assert {s.schedule.cron: s.active for s in now.schedules} == {SHIPPED: False, OWN: True}
 
     caplog.set_level(logging.WARNING, logger="amazon_electra")  # Beam quietens the root logger
     old = DeploymentUpdate(
-        parameters={"watch": {"folders": ["x"]}, "recipe": "small"}, enforce_parameter_schema=False
+        parameters={"places": [], "recipe": "small"}, enforce_parameter_schema=False
     )
     client.update_deployment(known, old)
     assert serve()[1].parameters == {"store": str(tmp_path)}, "the form no longer takes these"

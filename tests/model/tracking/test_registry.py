@@ -10,10 +10,8 @@ def test_asking_for_an_alias_makes_no_registry(tmp_path):
     registry = Registry(uri, name_model("stars"))
     assert registry.get_by_alias("champion") == {}
     assert registry.list_aliases() == {}
-    with refuses(field="model.alias", value="champion"):
-        find_models(uri, "champion")
     with refuses(field="model"):
-        find_models(uri, None)
+        find_models(uri)
     assert not list(tmp_path.iterdir())
 
 
@@ -24,8 +22,8 @@ def test_the_champion_is_taken_or_else_the_newest(tmp_path, mlflow_uri):
         tags = {"model": fingerprint, "task": "label:reason"}
         registry._client.create_model_version(registry.name, str(tmp_path), tags=tags)
     registry.set_challenger("1", "few test reviews")
-    [found] = find_models(mlflow_uri, None, "reason")
+    [found] = find_models(mlflow_uri, "reason")
     assert (found["version"], found["model"], found["role"]) == ("2", "b" * 16, NEWEST)
     registry.promote("1", "it will do")
-    [found] = find_models(mlflow_uri, None, "reason")
+    [found] = find_models(mlflow_uri, "reason")
     assert (found["version"], found["role"]) == ("1", "champion")

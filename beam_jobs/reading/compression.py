@@ -115,9 +115,12 @@ class PlainStream:
         member: str = "",
         max_expansion: float = 0,
         block_bytes: int | None = None,
+        content: bytes | None = None,
     ) -> None:
         self._path, self._compression = path, compression
-        self._packed = storage.open_bytes(path, block_bytes)
+        self._packed: BinaryIO = (  # a store is not asked for `content` again
+            storage.open_bytes(path, block_bytes) if content is None else io.BytesIO(content)
+        )
         self._size = self._packed.seek(0, io.SEEK_END)
         self._packed.seek(0)
         with self._refuse_damage():

@@ -181,9 +181,11 @@ def check_texts(records: list[dict[str, Any]], columns: Sequence[str], shown: st
 
 def read_head(path: str, first: bytes, compression: Compression, member: str, size: int) -> bytes:
     """Return so many uncompressed bytes of a file, of which `first` are the first HEAD_BYTES."""
-    if not compression and (len(first) < HEAD_BYTES or size <= HEAD_BYTES):
+    is_whole = len(first) < HEAD_BYTES
+    if not compression and (is_whole or size <= HEAD_BYTES):
         return first[:size]
-    with PlainStream(path, compression, member, block_bytes=HEAD_BYTES) as stream:
+    content = first if is_whole and compression != "zip" else None
+    with PlainStream(path, compression, member, block_bytes=HEAD_BYTES, content=content) as stream:
         head = b""
         while len(head) < size and (block := stream.read(size - len(head))):
             head += block

@@ -11,7 +11,7 @@ from importlib import resources
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from amazon_electra.beam_jobs.core.errors import UserError, require, show_option
+from amazon_electra.beam_jobs.core.errors import UserError, refuse, require, show_option
 from amazon_electra.beam_jobs.labels.stars import MAX_CHARACTERS, Rating, parse_rating
 from amazon_electra.beam_jobs.labels.values import (
     LABEL,
@@ -218,7 +218,8 @@ def parse_column_overrides(text: str | None) -> dict[str, str]:
     """Turn `text=body,stars=score` into {"text": "body", "stars": "score"}; quoted as in a CSV."""
     if not text:
         return {}
-    [parts] = csv.reader([" ".join(text.splitlines())])
+    with refuse(csv.Error, message="quotes are not in order ({})", field="columns", value=text):
+        [parts] = csv.reader([text], strict=True)
     pairs = [part.partition("=") for part in parts]
     wrong = [key for key, equals, name in pairs if key not in FIELDS or not equals or not name]
     why = f'write FIELD=NAME,… or "FIELD=NAME, MORE",…; fields: {", ".join(FIELDS)}'

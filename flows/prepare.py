@@ -28,17 +28,13 @@ from amazon_electra.flows.runner.prefect_tasks import PrefectStageMaker, call_wi
 from amazon_electra.flows.runner.stage_runner import StageRunner
 from amazon_electra.flows.runs.graph_run import check_engine, follow_run, name_run
 from amazon_electra.flows.servers import stock
-from amazon_electra.flows.stages.corpus import build_corpus_stage
+from amazon_electra.flows.stages.cells import measure_length
+from amazon_electra.flows.stages.corpus import build_corpus_stage, build_shards_stages
 from amazon_electra.flows.stages.origin import warn_of_languages
-from amazon_electra.flows.stages.shards import build_shards_stages
-from amazon_electra.flows.stages.text_length import measure_length
 from amazon_electra.flows.store.stage import Group, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.ui.artifacts import PrefectRun
 from amazon_electra.model.tracking.mlflow_run import Tracking
-
-DEPLOYMENT = "prepare/prepare"
-POLL_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,6 @@ class Data:
     """Clause about that."""
     made: Sequence[Stage]
     shards: Stage | None = None
-    """None where no encoder is trained on the text."""
     dev: Stage | None = None
 
 
@@ -103,11 +98,11 @@ def have_prepared(p: Parameters, store: Store) -> RunPlan:
     """Have the deployment `prepare` make the data of a run; return the plan of the run. JobFailed
     where its run did not complete.
     """
-    run: Any = run_deployment(DEPLOYMENT, parameters=p.model_dump(mode="json"), timeout=0)
+    run: Any = run_deployment("prepare/prepare", parameters=p.model_dump(mode="json"), timeout=0)
     with get_client(sync_client=True) as client:
         try:
             while not run.state.is_final():
-                time.sleep(POLL_SECONDS)
+                time.sleep(2.0)
                 run = client.read_flow_run(run.id)
         except BaseException:
             client.set_flow_run_state(run.id, Cancelling())

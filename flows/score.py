@@ -14,21 +14,10 @@ from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.prefect_tasks import call_with_retries
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
+from amazon_electra.flows.stages import scores as scoring
 from amazon_electra.flows.stages.dump import build_dump_stage
-from amazon_electra.flows.stages.scores import (
-    Scores,
-    build_scores_stage,
-    describe_drift,
-    find_models,
-)
-from amazon_electra.flows.store.stage import Group, Groups
+from amazon_electra.flows.store.stage import Group
 from amazon_electra.flows.store.store import Store
-
-
-def graph(scores: Scores) -> Groups:
-    """Dump → scores."""
-    yield Group.of(scores.inputs["dump"])
-    yield Group.of(scores)
 
 
 @flow(name="score", flow_run_name=name_run)
@@ -39,11 +28,11 @@ def score(**given: Any) -> dict[str, Any]:
     """
     form = Scoring(**given)
     store = Store(form.store)
-    models = call_with_retries("model", partial(find_models, form, store))
+    models = call_with_retries("model", partial(scoring.find_models, form, store))
     dump = call_with_retries("listing", partial(build_dump_stage, form.dump, store))
-    stage = build_scores_stage(models, form, dump)
+    stage = scoring.build_scores_stage(models, form, dump)
     parameters = Parameters(dump=form.dump, store=form.store)
-    made = run_graph(lambda _: graph(stage), parameters, store, dump)
+    made = run_graph(lambda _: (Group.of(one) for one in (dump, stage)), parameters, store, dump)
     output = form.output
     if not storage.is_remote(output):
         output = str(Path(store.root, Path(output).expanduser()))
@@ -53,6 +42,6 @@ def score(**given: Any) -> dict[str, Any]:
         with storage.atomic_path(storage.join_path(output, name)) as path:
             shutil.copyfile(Path(made["folder"], name), path)
     storage.write_json(storage.join_path(output, SCORING_TOTALS), {"files": results})
-    find_run_logger().info("drift: %s", describe_drift(results) or "not known")
+    find_run_logger().info("drift: %s", scoring.describe_drift(results) or "not known")
     shown = ", ".join(f"{one.task} version {one.version} ({one.role})" for one in models)
     return {"folder": output, "files": names, "results": results, "models": shown}

@@ -146,14 +146,13 @@ def execute_study(form: StudyForm, study: Study, store: Store, is_dry: bool) -> 
     """Run a study and print its answer, or its stages; mistakes come before a server starts."""
     if not is_dry:
         store.check_access()
-    began, dump = time.monotonic(), None
+    began = time.monotonic()
     if study.reads_dump:
-        dump = build_dump_stage(form.dump, store)
-
+        build_dump_stage(form.dump, store)
     if is_dry:
         from amazon_electra.flows import study as flow
 
-        print("\n".join(list_lines(list_stages(flow.graph(form, study, store, dump), store))))
+        print("\n".join(list_lines(list_stages(flow.graph(form, study, store), store))))
         return
 
     def run() -> dict[str, Any]:

@@ -1,18 +1,17 @@
 """The cells of a run: arms × tasks × seeds, each one fine-tuning and its evaluation on test."""
 
+import fnmatch
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from amazon_electra.flows.configuration.form import Arm, Parameters
+import numpy as np
+
+from amazon_electra.flows.configuration.form import Arm, Finetuning, Parameters
 from amazon_electra.flows.policy import MIN_FINETUNED, Counts, is_automatic
-from amazon_electra.flows.stages.finetuning import (
-    Finetuned,
-    Start,
-    build_finetuning,
-    list_parts,
-)
-from amazon_electra.flows.stages.origin import get_name
+from amazon_electra.flows.stages.finetuning import Finetuned, Start, build_finetuning
+from amazon_electra.flows.stages.origin import describe_origin, get_name
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.arms import ADAPTED, find_arm, list_arms
@@ -24,17 +23,19 @@ from amazon_electra.model.recipes import RECIPES
 CURVE, MIN_CURVE = (50, 200, 800), 2
 """Labels of the curve, as far as there are more than twice as many labels. Fewer than MIN_CURVE
 points are no curve; where one is missing it is that of the arms without an encoder alone."""
-CURVE_TESTS = 1_000
-Failed = dict[str, Exception]
-"""Path of a stage → why it failed."""
+CURVE_TESTS = 1_000  # test examples that its models answer
+MAX_CUT = 0.25
+"""Share of the texts that may be longer than what is read: docs/results.md has a shop with 22%."""
+LONGEST, DEFAULT_TOKENS = 512, 128
+"""Tokens that are read without being asked for, and where a recipe says nothing."""
+SAMPLE = 1_000
 
 
 def name_arms(
     chosen: Sequence[Arm], encoder: Stage, origin: Stage | None
 ) -> list[tuple[str, Start]]:
-    """Return the name of each arm in reports, and what its fine-tunings start from. States are read
-    of the published encoder and of the adapted one; an arm that combines others takes the first
-    network that is fine-tuned.
+    """Return the name of each arm in reports, and what its fine-tunings start from. An arm that
+    combines others takes the first network that is fine-tuned.
     """
     methods, name = list_arms(), get_name(origin) if origin else "pre-trained"
     title = methods["finetuned"].title.format if origin else str
@@ -55,8 +56,7 @@ def name_arms(
         for arm, method in methods.items():
             each = [start if one == "finetuned" else fits[one][0][1] for one in method.combines]
             if each:
-                combined = Start(start.encoder, arm, parts=each)
-                fits[arm] = [(method.title.format(called), combined)]
+                fits[arm] = [(method.title.format(called), Start(start.encoder, arm, parts=each))]
     return [fit for arm in chosen for fit in fits.get(arm, [])]
 
 
@@ -71,11 +71,9 @@ def list_cells(
     classes: Sequence[ClassesInWords] = (),
 ) -> Iterator[Finetuned]:
     """Yield the cells of a run in the order of the report; `origin` is the published encoder that
-    it began with, if any, `length` what networks read of a text. `classes` are said in words. An
-    automatic run fine-tunes no network on a task with fewer than MIN_FINETUNED labels.
-
-    Those of the label curve, with the label `labels`, follow: arms that cost seconds, of few labels
-    those without an encoder alone, evaluated on CURVE_TESTS test examples at most.
+    it began with, if any, `length` what networks read of a text. An automatic run fine-tunes no
+    network on a task with fewer than MIN_FINETUNED labels. Those of the label curve, with the label
+    `labels`, are arms that cost seconds; of few labels those without an encoder alone.
     """
     fits, said = name_arms(chosen, encoder, origin), {one.task: one.phrases for one in classes}
     settings, device = choose_settings(p, counts, length), p.pretraining.finetuning_device
@@ -119,16 +117,13 @@ def choose_settings(p: Parameters, counts: Counts, length: int | None) -> dict[s
 def keep_complete(cells: Iterable[Finetuned], store: Store) -> list[Finetuned]:
     """Return the cells that are evaluated, of the tasks and seeds that the first of them has."""
     complete = [c for c in cells if store.manifest(c) and store.manifest(c.evaluation)]
-    places = [(cell.labels["task"], cell.config.seed) for cell in complete]
-    shared = {
-        place
-        for cell, place in zip(complete, places, strict=True)
-        if cell.labels["arm"] == complete[0].labels["arm"]
-    }
-    return [cell for cell, place in zip(complete, places, strict=True) if place in shared]
+    arms = [cell.labels["arm"] for cell in complete]
+    first = [c for c in complete if c.labels["arm"] == arms[0]]
+    shared = {(cell.config.task, cell.config.seed) for cell in first}
+    return [cell for cell in complete if (cell.config.task, cell.config.seed) in shared]
 
 
-def find_failure(cell: Finetuned, failed: Failed) -> Exception | None:
+def find_failure(cell: Finetuned, failed: Mapping[str, Exception]) -> Exception | None:
     """Return why a cell cannot be made, where it, or what it is made of, is among what failed."""
     sources = [*cell.inputs.values(), cell]
     return next((failed[one.path] for one in sources if one.path in failed), None)
@@ -144,7 +139,61 @@ def order_chains(cells: Iterable[Finetuned], counts: Counts) -> list[tuple[Stage
     for cell in sorted(cells, key=lambda one: "labels" in one.labels):
         arm = find_arm(cell.config.arm)
         (others if not arm.is_cheap else readers if arm.reads_encoder else words).append(cell)
-    others.sort(key=lambda cell: (bool(list_parts(cell)), -counts.labels[cell.config.task]))
+    others.sort(
+        key=lambda cell: (
+            bool(find_arm(cell.config.arm).combines),
+            -counts.labels[cell.config.task],
+        )
+    )
     n, m = (sum("labels" not in cell.labels for cell in own) for own in (words, readers))
     order = [*words[:n], *readers[:1], *words[n:], *readers[1:m], *others, *readers[m:]]
     return list({cell.fingerprint: (cell, cell.evaluation) for cell in order}.values())
+
+
+def measure_length(
+    chosen: Finetuning, recipe: str, store: Store, corpus: Stage, origin: Stage | None
+) -> tuple[int | None, str]:
+    """Return the tokens that networks read of a text, None where the recipe says it, and a clause
+    about them, by the first reviews of the corpus, once it and the published encoder are made.
+    """
+    if not origin:
+        return chosen.max_length, ""
+    lengths, made = np.zeros(1), store.manifest(corpus)
+    names = (
+        fnmatch.filter((file["path"] for file in made["files"]), "corpus-*.parquet") if made else []
+    )
+    if names and store.manifest(origin):
+        first = min(names)
+        name = f"{origin.inner}/tokenizer.json"
+        lengths = count_tokens(store.fetch(origin, name) / name, store.fetch(corpus, first) / first)
+    default = RECIPES[recipe].finetuning.max_length or DEFAULT_TOKENS
+    positions = describe_origin(store, origin).get("max_positions")
+    tokens = choose_length(chosen.max_length, default, lengths, positions)
+    longer = f"{(lengths > tokens).mean():.0%} of the reviews are longer"
+    return tokens, f"networks read {tokens} tokens of a text; {longer}" if names else ""
+
+
+def choose_length(
+    asked: int | None, default: int, lengths: np.ndarray, positions: int | None
+) -> int:
+    """Return what is asked for, or else the default, doubled while more than MAX_CUT of the texts
+    are longer, up to LONGEST; at most as many as the encoder has positions for.
+    """
+    tokens, longest = asked or default, min(LONGEST, positions or LONGEST)
+    while not asked and tokens < longest and (lengths > tokens).mean() > MAX_CUT:
+        tokens *= 2
+    return min(tokens, positions or tokens)
+
+
+def count_tokens(tokenizer: Path, corpus_file: Path) -> np.ndarray:
+    """Return the tokens of the first reviews of a file of a corpus, int [n]."""
+    import pyarrow.parquet as pq
+    from tokenizers import Tokenizer
+
+    with pq.ParquetFile(corpus_file) as parquet:
+        batch = next(parquet.iter_batches(SAMPLE, columns=["sentences"]))
+    texts = [" ".join(one) for one in batch["sentences"].to_pylist()]
+    loaded = Tokenizer.from_str(tokenizer.read_text(encoding="utf-8"))
+    loaded.no_truncation()
+    loaded.no_padding()
+    return np.array([len(one) for one in loaded.encode_batch_fast(texts)])

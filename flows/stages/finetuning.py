@@ -24,10 +24,8 @@ from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.pretraining.input.sequences import Shards
 from amazon_electra.model.pretraining.objectives import find_objective
 
-PART = "part "
-"""Before the arm of an input that another arm combines."""
-TESTED = " · test"
-"""Follows the title of a fine-tuning in that of its evaluation."""
+PART = "part "  # before the arm of an input that another arm combines
+TESTED = " · test"  # after the title of a fine-tuning, in that of its evaluation
 CACHE = "fine-tuning-cache"
 """Folder of the store where fine-tunings keep what others can use; no stage depends on it."""
 
@@ -49,12 +47,8 @@ class Evaluation(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.evaluate import evaluate
 
-        return evaluate(
-            store.fetch(self.inputs["model"]),
-            self.config.task,
-            Path(self.inputs["data"].locate(store)),
-            folder,
-        ).content
+        model, data = store.fetch(self.inputs["model"]), self.inputs["data"].locate(store)
+        return evaluate(model, self.config.task, Path(data), folder).content
 
 
 class Finetuned(Stage):
@@ -82,7 +76,7 @@ class Finetuned(Stage):
     def parameters(self) -> Mapping[str, Any]:
         config, arm = self.config, find_arm(self.config.arm)
         settings = config.resolve_settings()
-        described = {"arm": config.arm, "task": config.task, "seed": config.seed}
+        described = config.model_dump(include={"arm", "task", "seed", "space", "trials"})
         if config.phrases is not None and arm.is_cheap and arm.reads_encoder:
             described["phrases"] = config.phrases
         if arm.settings is not None:
@@ -109,7 +103,7 @@ class Finetuned(Stage):
             found = read_json(store.fetch(search, "best.json") / "best.json")["settings"]
             best = {name: format_value(value) for name, value in found.items()}
             config = config.replace(settings={**config.settings, **best})
-        parts = [store.fetch(one) for one in list_parts(self)]
+        parts = [store.fetch(one) for name, one in self.inputs.items() if name.startswith(PART)]
         sources, evaluation = self.locate_sources(store, folder), store.folder(self.evaluation)
         return finetune(config, evaluation=evaluation, parts=parts, **sources).content
 
@@ -154,11 +148,6 @@ class Search(Finetuned):
     headline = ()
     tracked = False
 
-    @property
-    def parameters(self) -> Mapping[str, Any]:
-        searched = {"space": self.config.space, "trials": self.config.trials}
-        return {**super().parameters, **searched}
-
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.finetuning.search import search
 
@@ -174,7 +163,6 @@ class Start:
     encoder: Stage | None = None
     """The encoder; of a random one the encoder whose architecture and vocabulary it shares."""
     arm: str = "finetuned"
-    """Name of the arm (model/arms)."""
     is_random: bool = False
     parts: Sequence["Start"] = ()
     """What an arm combines: fine-tunings on the same data with the same settings."""
@@ -208,20 +196,12 @@ def build_finetuning(
             reads["shape"] = encoder
         if origin or not shards:
             inputs["architecture"] = origin or encoder
-    about = {"seed": str(asked.seed), **more}
-    named = {"arm": arm, "task": task or asked.task}
+    task, about = task or asked.task, {"seed": str(asked.seed), **more}
     return Finetuned(
         asked.replace(arm=start.arm, start="random" if start.is_random else "trained"),
         inputs,
         reads=reads,
         resources=Resources(device=device),
-        title=" · ".join(
-            [*named.values(), *(f"{n.replace('_', ' ')} {v}" for n, v in about.items())]
-        ),
-        labels=named | about,
+        title=" · ".join([arm, task, *(f"{name} {value}" for name, value in about.items())]),
+        labels={"arm": arm, "task": task, **about},
     )
-
-
-def list_parts(cell: Finetuned) -> list[Stage]:
-    """Return the fine-tunings of other cells that a cell is made of."""
-    return [stage for name, stage in cell.inputs.items() if name.startswith(PART)]

@@ -35,10 +35,9 @@ class Model(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.export import ExportCell, export
 
-        made = {name: store.fetch(stage) for name, stage in self.inputs.items() if name != "data"}
-        arms = self.config.arms.items()
+        made, arms = {n: store.fetch(one) for n, one in self.inputs.items()}, self.config.arms
         return export(
-            [ExportCell(arm, made[name], made[f"{name}{TESTED}"]) for name, arm in arms],
+            [ExportCell(arm, made[n], made[f"{n}{TESTED}"]) for n, arm in arms.items()],
             self.config.task,
             Path(self.inputs["data"].locate(store)),
             folder,
@@ -58,10 +57,8 @@ class Unlabelled(Stage):
         from amazon_electra.model.without_labels import classify_without_labels
 
         encoder, data = (self.inputs[name].locate(store) for name in ("encoder", "data"))
-        device, cache = self.resources.device, store.root / CACHE
-        return classify_without_labels(
-            self.config, encoder, data, folder, device=device, cache=cache
-        ).content
+        how: Any = {"device": self.resources.device, "cache": store.root / CACHE}
+        return classify_without_labels(self.config, encoder, data, folder, **how).content
 
 
 def build_model_stages(
@@ -82,11 +79,9 @@ def build_unlabelled_stages(
     asked: Sequence[ClassesInWords], corpus: Stage, encoder: Stage, device: str
 ) -> list[Unlabelled]:
     """Return the stage of a model of each task whose classes are only said in words."""
-    inputs, resources = {"data": corpus, "encoder": encoder}, Resources(device=device)
-    return [
-        Unlabelled(one, inputs, resources=resources, title=f"model without a label · {one.task}")
-        for one in asked
-    ]
+    more: Any = {"resources": Resources(device=device)}
+    more["inputs"] = {"data": corpus, "encoder": encoder}
+    return [Unlabelled(one, title=f"model without a label · {one.task}", **more) for one in asked]
 
 
 class Comparison(Stage):
@@ -98,14 +93,9 @@ class Comparison(Stage):
     def run(self, store: Store, folder: Path) -> dict[str, Any]:
         from amazon_electra.model.evaluation.compare_folders import compare_folders
 
-        return compare_folders(
-            store.fetch(self.inputs["model"]),
-            store.fetch(self.inputs["champion"]),
-            self.config.task,
-            Path(self.inputs["data"].locate(store)),
-            MAX_COMPARED,
-            load_scorer,
-        )
+        own, champion = (store.fetch(self.inputs[name]) for name in ("model", "champion"))
+        task, data = self.config.task, Path(self.inputs["data"].locate(store))
+        return compare_folders(own, champion, task, data, MAX_COMPARED, load_scorer)
 
 
 def load_scorer(folder: Path) -> tuple[list[str], Callable[[Sequence[str]], np.ndarray]]:

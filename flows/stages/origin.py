@@ -30,8 +30,6 @@ from amazon_electra.model.encoders.places import (
 TITLE = "origin "
 COMMIT = re.compile(r"[0-9a-f]{40}")
 START = "pretraining.start_from"
-HUB_SECONDS = 10
-"""For the hub to say which commit a name stands for."""
 CONFIG = "config.json"
 INCIDENTAL = {"log.txt", "metrics.jsonl", "manifest.json", "stage.json", "README.md"}
 """Files that say how a folder came about, not what it holds."""
@@ -72,14 +70,9 @@ def list_place_files(path: Path) -> list[Path]:
     """Return the files that decide what a file or folder is, in order of name."""
     if path.is_file():
         return [path]
-    return sorted(
-        p
-        for p in path.rglob("*")
-        if p.is_file()
-        and not p.name.startswith(".")
-        and p.name not in INCIDENTAL
-        and "checkpoints" not in p.relative_to(path).parts
-    )
+    found = (file for file in path.rglob("*") if file.is_file() and file.name not in INCIDENTAL)
+    parts = {file: file.relative_to(path).parts for file in found}
+    return sorted(f for f in parts if f.name[0] != "." and "checkpoints" not in parts[f])
 
 
 def build_start_stage(chosen: Pretraining, store: Store, dump: Stage | None = None) -> Stage | None:
@@ -185,10 +178,6 @@ def describe_origin(store: Store, origin: Stage) -> dict[str, Any]:
     return {**(made["result"] if made else origin.result), "name": get_name(origin)}
 
 
-def find_positions(store: Store, origin: Stage) -> int | None:
-    return describe_origin(store, origin).get("max_positions")
-
-
 def warn_of_languages(store: Store, origin: Stage, corpus: Stage) -> str:
     """Return a line where many reviews of a corpus, once it is made, are in a language that an
     encoder does not read.
@@ -208,4 +197,4 @@ def find_commit(name: str, revision: str) -> str:
         cached = try_to_load_from_cache(name, CONFIG, revision=revision)
         if isinstance(cached, str):
             return Path(cached).parent.name
-        return str(HfApi().model_info(name, revision=revision, timeout=HUB_SECONDS).sha)
+        return str(HfApi().model_info(name, revision=revision, timeout=10).sha)

@@ -6,9 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import replace_settings
-from amazon_electra.flows.configuration import form
 from amazon_electra.flows.configuration.form import CONTRASTIVE, Parameters
 from amazon_electra.flows.policy import PASSES, TOKENS
 from amazon_electra.flows.stages.origin import get_name
@@ -23,20 +21,10 @@ from amazon_electra.model.config import (
 )
 from amazon_electra.model.pretraining import VERSION
 from amazon_electra.model.pretraining.objectives import find_objective
-from amazon_electra.model.recipes import (
-    GENERATOR_DEPTH,
-    MASK_PROBABILITIES,
-    NEW_HEAD_SETTINGS,
-    OLD_HEAD_SETTINGS,
-    RECIPES,
-    Recipe,
-    apply_settings,
-)
+from amazon_electra.model.recipes import ADAPTATION_DEFAULTS, RECIPES, Recipe, apply_settings
 
-ADAPTATIONS = ("pretraining", "contrastive-adaptation")
-"""Names of the stages that train an encoder."""
-KEEP = "keep_checkpoints"
-"""Setting without which a stage that is complete has no checkpoints any more."""
+ADAPTATIONS = ("pretraining", "contrastive-adaptation")  # stages that train an encoder
+KEEP = "keep_checkpoints"  # without this setting a complete stage has none any more
 
 
 class TrainingConfig(PretrainConfig):
@@ -45,8 +33,7 @@ class TrainingConfig(PretrainConfig):
     """
 
     tokens: int | None = None
-    passes: int = 0
-    """With `tokens`: no more than so many passes through the shards."""
+    """So many, but no more than PASSES through the shards."""
     same_flops_as: str | None = None
     """Fingerprint of a pre-training that computes as many matrix products; the input `equal`."""
     same_tokens_as: str | None = None
@@ -73,8 +60,7 @@ class Pretraining(Stage):
         described["settings"].pop(KEEP, None)
         described["recipe.pretraining"] = recipe.pretraining.model_dump()
         if "origin" in self.inputs:
-            heads = dict(NEW_HEAD_SETTINGS), dict(OLD_HEAD_SETTINGS)
-            described["start_defaults"] = [*heads, dict(MASK_PROBABILITIES), GENERATOR_DEPTH]
+            described["start_defaults"] = dict(ADAPTATION_DEFAULTS)
         else:
             described["recipe.architecture"] = recipe.architecture.model_dump()
         return described
@@ -106,8 +92,8 @@ class Pretraining(Stage):
         config, batch = self.config, resolve_recipe(self).pretraining.batch
         if config.tokens:
             counts = (store.manifest(self.inputs["shards"]) or {})["result"]
-            share = min(1.0, config.tokens / max(1, config.passes * counts["tokens"]))
-            return max(1, round(share * config.passes * counts["sequences"] / batch))
+            share = min(1.0, config.tokens / max(1, PASSES * counts["tokens"]))
+            return max(1, round(share * PASSES * counts["sequences"] / batch))
         if other := self.reads.get("equal"):
             how = self.resources.device, bool(config.same_flops_as)
             ratio = measure_step(store, other, *how) / measure_step(store, self, *how)
@@ -160,25 +146,22 @@ def measure_step(store: Store, training: Stage, device: str, is_flops: bool) -> 
     from amazon_electra.model.pretraining.assembly import estimate_sequence_flops
     from amazon_electra.model.pretraining.input.sequences import Shards
 
-    recipe, folder = resolve_recipe(training), Path(training.inputs["shards"].locate(store))
+    recipe = resolve_recipe(training)
+    shards = Shards.open(Path(training.inputs["shards"].locate(store)))
+    of_sequence = shards.tokens / shards.sequences
     if is_flops:
         within_documents = expect_document_attention(device, recipe.pretraining.precision)
-        of_sequence = estimate_sequence_flops(recipe, Shards.open(folder), within_documents)
-    else:
-        about = read_json(folder / "shards.json")
-        of_sequence = about["tokens"] / about["sequences"]
+        of_sequence = estimate_sequence_flops(recipe, shards, within_documents)
     return float(recipe.pretraining.batch * of_sequence)
 
 
 def divide_cores(given: Resources) -> TrainingResources:
     """Return a training's share of the cores: on a CPU the jobs beside it have one each."""
-    threads, processes = given.threads, given.processes
-    if not threads and given.beside and not has_accelerator(given.device):
+    threads, device, processes = given.threads, given.device, given.processes
+    if not threads and given.beside and not has_accelerator(device):
         threads = max(1, ((os.cpu_count() or 1) - given.beside) // processes)
-    device: Any = given.device
-    return TrainingResources(
-        device=device, processes=processes if processes > 1 else None, threads=threads or None
-    )
+    chosen: Any = {"device": device, "processes": processes if processes > 1 else None}
+    return TrainingResources(**chosen, threads=threads or None)
 
 
 def has_accelerator(device: str) -> bool:
@@ -207,30 +190,23 @@ def build_training(
 
 
 def build_pretraining_stage(
-    p: Parameters,
-    shards: Stage,
-    *,
-    origin: Stage | None = None,
-    dev: Stage | None = None,
-    beside: int = 0,
+    p: Parameters, shards: Stage, origin: Stage | None, dev: Stage | None, beside: int = 0
 ) -> Pretraining:
     """Return the pre-training of the form; on a CPU it leaves `beside` cores to other jobs."""
-    chosen, budget = p.pretraining, dict[str, Any]()
+    chosen, more = p.pretraining, dict[str, Any](recipe=p.recipe)
     settings = {**chosen.trainer_settings, "seed": str(chosen.seed)}
     if chosen.steps:
         settings["steps"] = str(chosen.steps)
     elif origin and p.recipe == "published":
-        budget = {"tokens": TOKENS, "passes": PASSES}
-    recipe: Any = p.recipe
-    config = TrainingConfig(recipe=recipe, settings=settings, **budget)
+        more["tokens"] = TOKENS
     resources = Resources(device=chosen.device, processes=chosen.processes, beside=beside)
+    config = TrainingConfig(settings=settings, **more)
     return build_training(config, shards, resources, origin=origin, dev=dev)
 
 
-def build_contrastive_stage(
-    chosen: form.Pretraining, corpus: Stage, origin: Stage, beside: int = 0
-) -> ContrastiveAdaptation:
-    """Return the adaptation of the form; on a CPU it leaves cores to the jobs `beside` it."""
+def build_contrastive_stage(p: Parameters, corpus: Stage, origin: Stage) -> ContrastiveAdaptation:
+    """Return the adaptation of the form; on a CPU it leaves cores to the jobs beside it."""
+    chosen, beside = p.pretraining, p.finetuning.at_once - 1
     settings = chosen.settings if chosen.objective == CONTRASTIVE else {}
     [config] = replace_settings([ContrastiveConfig(seed=chosen.seed)], settings, "pretraining")
     device, inputs = chosen.finetuning_device, {"corpus": corpus, "origin": origin}

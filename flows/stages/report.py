@@ -4,7 +4,9 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
+
+from pydantic import Field
 
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import Settings
@@ -30,13 +32,8 @@ STUDY = "study.json"
 class ReportConfig(Settings):
     """What decides a report besides the evaluations."""
 
-    title: str
-
-
-class StudyConfig(Settings):
-    """What decides the report of a study besides the evaluations."""
-
-    study: dict[str, Any]
+    title: str = ""
+    study: dict[str, Any] = Field(default={})
 
 
 @dataclass(frozen=True)
@@ -45,8 +42,7 @@ class Report(Stage):
 
     describe: Callable[[Store], ReportInput] | None = None
 
-    name, version = "report", 23
-    Config: ClassVar[type[Settings]] = ReportConfig
+    name, version, Config = "report", 23, ReportConfig
     ends_run = True
 
     def prepare(self, store: Store, folder: Path) -> None:
@@ -59,11 +55,10 @@ class Report(Stage):
         return write_report(folder / STUDY, folder).content
 
 
-@dataclass(frozen=True)
 class StudyReport(Report):
     """The report of a study."""
 
-    name, version, Config = "study", 19, StudyConfig
+    name, version = "study", 19
 
 
 def build_report_stage(
@@ -72,7 +67,6 @@ def build_report_stage(
     made: Sequence[Stage],
     encoder: Stage,
     cells: Sequence[Finetuned],
-    *,
     curve: Sequence[Finetuned] = (),
     models: Sequence[Stage] = (),
     failures: Sequence[str] = (),
@@ -82,8 +76,8 @@ def build_report_stage(
     `curve`, cells with fewer labels, `failures`, lines about cells that it goes without, and
     `reading`, a clause about how much of the texts networks read.
     """
-    title, origin = f"{dump.result['name']} with recipe {p.recipe}", find_stage(made, "origin")
-    if origin:
+    title = f"{dump.result['name']} with recipe {p.recipe}"
+    if origin := {stage.name: stage for stage in made}.get("origin"):
         title += f" from {get_name(origin)}"
     inputs: dict[str, Stage] = {c.title: c.evaluation for c in (*cells, *curve)}
     inputs |= {"encoder": encoder, **{model.title: model for model in models}}
@@ -103,7 +97,7 @@ def build_report_stage(
         first = [(names[0], other) for other in names[1:]]
         return ReportInput(
             title=title,
-            command=format_command(p),
+            command=format_command(p, "run"),
             store=store.address,
             arms=[describe_arm(store, own) for own in arms.values()],
             comparisons=list(dict.fromkeys([*first, *pairs])) if pairs else [],
@@ -122,7 +116,7 @@ def describe_sources(
     store: Store, made: Sequence[Stage], origins: Sequence[Stage]
 ) -> dict[str, Any]:
     """Return what a report says of the dump, of counts and of published encoders."""
-    dump = find_stage(made, "dump")
+    dump = {stage.name: stage for stage in made}.get("dump")
     about = {"name": dump.result["name"], "fingerprint": dump.fingerprint} if dump else {}
     return {
         "dump": {**about, **dump.parameters} if dump else {},
@@ -144,11 +138,6 @@ def group_by_arm(cells: Sequence[Finetuned]) -> dict[str, list[Finetuned]]:
     return found
 
 
-def find_stage(made: Sequence[Stage], name: str) -> Stage | None:
-    """Return the first of these stages that is of this kind, or None."""
-    return next((stage for stage in made if stage.name == name), None)
-
-
 def describe_cell(store: Store, cell: Finetuned) -> CellFacts:
     """Return what the report reads of a cell; its CPU seconds are those of its training and of all
     that it was made of, but the data and the published encoder, 0 where a stage does not say.
@@ -164,19 +153,15 @@ def describe_cell(store: Store, cell: Finetuned) -> CellFacts:
     )
 
 
-def format_command(asked: Parameters) -> str:
+def format_command(asked: Parameters, *command: str, reads_dump: bool = True) -> str:
     """Return the command that gives this report again, as a shell reads it."""
-    effort = ["--effort", asked.effort] if asked.effort != "auto" else []
-    return shlex.join(["amazon-electra", "run", *list_options(asked), *effort])
-
-
-def list_options(asked: Parameters, reads_dump: bool = True) -> list[str]:
-    """Return the options that give a form again, without the name of a study's file."""
     left_out = ("dump.paths", "study.file")
     changes = {path: value for path, value in list_changes(asked).items() if path not in left_out}
     dump = ["--dump", *asked.dump.paths] if reads_dump else []
     general = ["--store", asked.store, "--recipe", asked.recipe]
-    return [*dump, *general, *write_options(changes)]
+    effort = ["--effort", asked.effort] if asked.effort != "auto" else []
+    words = ["amazon-electra", *command, *dump, *general, *write_options(changes), *effort]
+    return shlex.join(words)
 
 
 def describe_arm(store: Store, cells: Sequence[Finetuned]) -> ArmFacts:
@@ -186,8 +171,7 @@ def describe_arm(store: Store, cells: Sequence[Finetuned]) -> ArmFacts:
     name, encoder = cells[0].labels["arm"], cells[0].inputs.get("encoder")
     made = store.manifest(encoder) if encoder else None
     lineage = store.trace_lineage(made) if made else []
-    origins = [one["fingerprint"] for _, one in lineage if one["stage"] == "origin"]
-    origin = origins[0] if origins else ""
+    origin = next((one["fingerprint"] for _, one in lineage if one["stage"] == "origin"), "")
     if not made or made["stage"] not in ADAPTATIONS:
         return ArmFacts(name=name, origin=origin, data_known=encoder is None)
     data = {cell.labels["task"]: cell.inputs["data"] for cell in cells}

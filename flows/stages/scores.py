@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.config import SCORES_VERSION, CorpusConfig, ScoringConfig
-from amazon_electra.beam_jobs.core.errors import UserError
+from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.flows.configuration.form import Scoring
 from amazon_electra.flows.servers import stock
 from amazon_electra.flows.stages.dump import locate_dump
@@ -27,30 +27,25 @@ class RegisteredModel:
     reads_titles: bool = True
     """Whether its corpus has them."""
     max_characters: int = CorpusConfig().max_characters
-    """Of a title, in its corpus."""
 
 
 def find_models(form: Scoring, store: Store) -> list[RegisteredModel]:
-    """Return the registered model of each task, or of `model.task`: that with an alias, or else the
-    champion or the newest. UserError where there is none in this store.
+    """Return the model of each task, or of `model.task`: its champion, or else its newest one.
+    UserError where there is none in this store.
     """
     uri, found = stock.resolve_mlflow_uri(store.root), []
     for tags in registry.find_models(uri, form.model.task):
         manifest = store.read_manifest(f"model/{tags['model']}")
-        if manifest is None:
-            raise UserError(
-                f"version {tags['version']} of {tags['task']} is of another store than "
-                f"{store.address}; name that one with `store`",
-                "store",
-            )
-        corpora = [m for _, m in store.trace_lineage(manifest) if m["stage"] == "corpus"]
-        about = {**dict(CorpusConfig()), **(corpora[0]["parameters"] if corpora else {})}
+        about = f"version {tags['version']} of {tags['task']} is of another store"
+        why = f"{about} than {store.address}; name that one with `store`"
+        require(manifest, why, "store")
+        corpora = [m for _, m in store.trace_lineage(manifest or {}) if m["stage"] == "corpus"]
+        read = {**dict(CorpusConfig()), **(corpora[0]["parameters"] if corpora else {})}
         own = tags["version"], tags["model"], tags["task"], tags["role"]
-        found.append(RegisteredModel(*own, about["title"], about["max_characters"]))
+        found.append(RegisteredModel(*own, read["title"], read["max_characters"]))
     titled = [one.task for one in found if one.reads_titles]
-    if 0 < len(titled) < len(found):
-        why = f"only some models read titles ({', '.join(titled)}): name one"
-        raise UserError(why, "model.task")
+    why = f"only some models read titles ({', '.join(titled)}): name one"
+    require(len(titled) in (0, len(found)), why, "model.task")
     return found
 
 
@@ -96,12 +91,9 @@ def build_config(models: Sequence[RegisteredModel], form: Scoring) -> ScoringCon
 
 
 def describe_drift(files: Sequence[Mapping[str, Any]]) -> str:
-    """Return a line about how files differ from the model's test reviews, "" if unknown."""
+    """Return a line about the first file that differs from the model's test reviews, or else about
+    the first; "" if nothing is known.
+    """
     known = [(one["file"], task, d) for one in files for task, d in one.get("drift", {}).items()]
-    drifted = [one for one in known if one[2]["findings"]]
-    for file, task, drift in (drifted or known)[:1]:
-        about = f", {task}" if len({task for _, task, _ in known}) > 1 else ""
-        differ, every = ({file for file, *_ in some} for some in (drifted, known))
-        total = f"{len(differ)} of {len(every):,} files differ; " if len(every) > 1 else ""
-        return f"{total}{file}{about}: {drift['says']}"
-    return ""
+    known.sort(key=lambda one: not one[2]["findings"])
+    return "".join(f"{file}, {task}: {drift['says']}" for file, task, drift in known[:1])

@@ -17,7 +17,7 @@ from amazon_electra.flows.configuration.form import SHAPE, Seeds, StudyChanges, 
 from amazon_electra.flows.store.flatten import list_changes
 from amazon_electra.model.arms import find_arm
 from amazon_electra.model.config import FinetuningSettings, RecipeName
-from amazon_electra.model.encoders.places import FORMS, find_kind, name_place
+from amazon_electra.model.encoders.places import find_kind, name_place
 from amazon_electra.model.finetuning import search
 from amazon_electra.model.finetuning.config import FinetuneConfig, split_arm
 from amazon_electra.model.finetuning.request import check_for_task
@@ -52,11 +52,9 @@ def check_place(place: str) -> str:
 
 
 def check_encoder(place: str) -> str:
-    """Return the place of an encoder; ValueError where it can be none."""
-    if is_made_later(place) or find_kind(place) == "folder":
-        return check_place(place)
-    require(not place or find_kind(place), f"write {FORMS}")
-    return place
+    """Return the place of a published encoder; ValueError where it can be none."""
+    is_named = find_kind(place) in ("hub", "package")
+    return place if is_named else check_place(place)
 
 
 Place = Annotated[str, AfterValidator(check_place)]
@@ -157,11 +155,6 @@ class Arm(Settings, use_attribute_docstrings=True):
         return self
 
     @property
-    def shaped_by(self) -> str:
-        """Return the name of the arm whose architecture a random encoder has, or an empty text."""
-        return find_arm_name(self.architecture)
-
-    @property
     def method(self) -> str:
         """Return the name in model/arms of what is fitted."""
         return split_arm(self.encoder)[0] or "finetuned"
@@ -170,11 +163,6 @@ class Arm(Settings, use_attribute_docstrings=True):
     def place(self) -> str:
         """Return the encoder to read, without the arm before it; empty where there is none."""
         return "" if self.encoder == "random" else split_arm(self.encoder)[1]
-
-    @property
-    def is_baseline(self) -> bool:
-        """Return whether it takes seconds, as logistic regression does."""
-        return find_arm(self.method).is_cheap
 
     def suits(self, task: StudyTask) -> bool:
         """Return whether the arm is run on a task: one of a shape that it is for."""
@@ -247,8 +235,9 @@ class Study(Settings, use_attribute_docstrings=True):
             require(is_one, "two have the same name; a task may have a `title`", name)
         for i, arm in enumerate(self.arms):
             with name_place(f"arms.{i}.architecture", arm.architecture):
-                shape = self.find_arm(arm.shaped_by) if arm.shaped_by else None
-                require(not shape or shape.place or shape.pretraining, "the arm has no folder")
+                if name := find_arm_name(arm.architecture):
+                    shape = self.find_arm(name)
+                    require(shape.place or shape.pretraining, "the arm has no folder")
             require(any(map(arm.suits, self.tasks)), "for no task here", f"arms.{i}.encoder")
             for budget in (name for name in BUDGETS if getattr(arm.pretraining, name)):
                 name = getattr(arm.pretraining, budget)
@@ -268,21 +257,25 @@ class Study(Settings, use_attribute_docstrings=True):
                 why = f"{arm.name} · {task.name}: {wrong.message}"
                 raise UserError(why, f"settings.{wrong.field}", wrong.value) from None
         space = self.search.space
-        mistake = next(search.validate_space(space), "")
-        require(not mistake, mistake, "search.space")
-        own = [*(arm.settings for arm in self.arms), *(task.settings for task in self.tasks)]
-        fixed = {name for settings in own for name in settings}
-        both = fixed & {name.replace("learning_rate", "learning_rates") for name in space}
-        why = "an arm or a task has its own"
-        require(not both, why, f"search.space.{min(both, default='')}")
+        for mistake in search.validate_space(space):
+            require(False, mistake, "search.space")
+        for own in (*(arm.settings for arm in self.arms), *(task.settings for task in self.tasks)):
+            both = own.keys() & {name.replace("learning_rate", "learning_rates") for name in space}
+            field = f"search.space.{min(both, default='')}"
+            require(not both, "an arm or a task has its own", field)
         return self
 
 
 def load_study(form: StudyForm) -> Study:
     """Return the study that the form chooses; UserError names the file and the field."""
     choice, name = form.study, form.study.file
+    places = [Path(name).expanduser(), SHIPPED / f"{name}.yaml"]
+    file = next((place for place in places if place.is_file()), None)
+    shipped = ", ".join(list_shipped_studies())
+    if file is None:
+        raise UserError(f"no such file, and no shipped study ({shipped})", "study.file", name)
     with refuse(ValueError, message="not valid YAML: {}", field="study.file", value=name):
-        content = load_yaml(find_study_file(name).read_text(encoding="utf-8"))
+        content = load_yaml(file.read_text(encoding="utf-8"))
     study = parse_study(content, name)
     if choice.settings:
         study = parse_study(change_study(study, choice.settings), name)
@@ -291,17 +284,12 @@ def load_study(form: StudyForm) -> Study:
     needs_text, text = "general_shards" in study.wanted, choice.general_text
     why = f"the study {name} {'pre-trains on such text' if needs_text else 'needs none'}"
     require(needs_text == bool(text), why, "study.general_text", text or None)
-    check_unread_settings(form, study.wanted)
+    read = ("device", "start_from", "start_generator_from")
+    for field, value in list_changes(form).items():
+        section, _, own = field.partition(".")
+        is_read = section != "pretraining" or own in read or "encoder" in study.wanted
+        require(is_read, "no stage of this study reads it; leave it out", field, value)
     return study
-
-
-def find_study_file(name_or_file: str) -> Path:
-    """Return the path of a shipped study or of a file of one's own."""
-    for file in (Path(name_or_file).expanduser(), SHIPPED / f"{name_or_file}.yaml"):
-        if file.is_file():
-            return file.resolve()
-    shipped = ", ".join(list_shipped_studies())
-    raise UserError(f"no such file, and no shipped study ({shipped})", "study.file", name_or_file)
 
 
 def list_shipped_studies() -> list[str]:
@@ -318,35 +306,18 @@ def parse_study(content: Any, name: str) -> Study:
 
 def change_study(study: Study, changes: dict[str, str]) -> dict[str, Any]:
     """Return the content of a study with other seeds, steps of pre-training and settings."""
-    content = study.model_dump()
-    sets = [arm["pretraining"]["set"] for arm in content["arms"]]
+    content, own = study.model_dump(), StudyChanges.model_fields
     for field, text in changes.items():
-        value = parse_field(
-            StudyChanges if field in StudyChanges.model_fields else FinetuningSettings, field, text
-        )
+        value = parse_field(StudyChanges if field in own else FinetuningSettings, field, text)
         if field == "steps":
-            for own in (own for own in sets if "steps" in own):
-                own["steps"] = value
-        elif field in StudyChanges.model_fields:
+            sets = (arm["pretraining"]["set"] for arm in content["arms"])
+            for one in (one for one in sets if "steps" in one):
+                one["steps"] = value
+        elif field in own:
             content[field] = value
         else:
             content["settings"][field] = value
-            if all(field in {**a.settings, **t.settings} for a in study.arms for t in study.tasks):
-                raise UserError("each arm or task of the study sets its own value", field, text)
+            pairs = itertools.product(study.arms, study.tasks)
+            is_used = any(field not in {**arm.settings, **task.settings} for arm, task in pairs)
+            require(is_used, "each arm or task of the study sets its own", field, text)
     return content
-
-
-def check_unread_settings(form: StudyForm, wanted: frozenset[str]) -> None:
-    """Refuse settings of the graph that no stage of this study reads."""
-    read = {"study", "pretraining.device"}
-    if wanted:
-        read |= {"dump", "corpus", "engine"}
-    if wanted & {"shards", "general_shards", "encoder"}:
-        read |= {"vocabulary", "shards"}
-    if "origin" in wanted:
-        read |= {"pretraining.start_from", "pretraining.start_generator_from"}
-    if "encoder" in wanted:
-        read |= {"pretraining"}
-    for field, value in list_changes(form).items():
-        is_read = {field, field.partition(".")[0]} & read
-        require(is_read, "no stage of this study reads it; leave it out", field, value)

@@ -3,14 +3,14 @@ anything is made; what is made of the same is the same stage as in other studies
 """
 
 import itertools
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from amazon_electra.flows.configuration.form import StudyForm
+from amazon_electra.flows.stages import report
 from amazon_electra.flows.stages.finetuning import (
     Finetuned,
     Search,
@@ -19,22 +19,18 @@ from amazon_electra.flows.stages.finetuning import (
     build_finetuning,
 )
 from amazon_electra.flows.stages.origin import build_external_stage, build_origin_stage
-from amazon_electra.flows.stages.pretraining import (
-    TrainingConfig,
-    build_training,
-)
-from amazon_electra.flows.stages.report import (
-    StudyConfig,
-    StudyReport,
-    describe_arm,
-    describe_cell,
-    describe_sources,
-    group_by_arm,
-    list_options,
-)
+from amazon_electra.flows.stages.pretraining import Pretraining, TrainingConfig, build_training
 from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
-from amazon_electra.flows.studies.study_file import BUDGETS, Arm, Study, StudyTask, is_made_later
+from amazon_electra.flows.studies.study_file import (
+    BUDGETS,
+    Arm,
+    Study,
+    StudyTask,
+    find_arm_name,
+    is_made_later,
+)
+from amazon_electra.model.arms import find_arm
 from amazon_electra.model.encoders.places import find_kind
 from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.report.inputs import ReportInput
@@ -42,162 +38,114 @@ from amazon_electra.model.report.inputs import ReportInput
 DEV = "dev_shards"  # source that measures pre-trainings on shards that stages make
 
 
-class StudyStages:
-    """`sources` fill the variables of these names; `device` and `threads` are the jobs'."""
+def build_cells(
+    study: Study, sources: Mapping[str, Stage], store: Store, device: str
+) -> list[Finetuned]:
+    """Return every cell, in the order of the report, with all that it is made of; `sources` fill
+    the variables of these names.
+    """
+    first_seed, resources = study.pretraining_seeds[0], Resources(device=device)
 
-    def __init__(
-        self,
-        study: Study,
-        sources: Mapping[str, Stage],
-        store: Store,
-        device: str = "auto",
-        threads: int = 0,
-    ):
-        self.study, self.store, self.sources = study, store, sources
-        self.resources = Resources(device=device, threads=threads)
-        self._found: dict[tuple[str, bool], Stage] = {}
-
-    def find_source(self, place: str, loads: bool = False) -> Stage:
+    @cache
+    def find_source(place: str, loads: bool = False) -> Stage:
         """Return the stage of a place that the study names: of the graph, or an external one; an
         encoder in a package is loaded first, and one that pre-training starts from.
         """
         if is_made_later(place):
-            return self.sources[place[2:-1]]
-        key = place, loads or find_kind(place) == "package"
-        if key not in self._found:
-            build = build_origin_stage if key[1] else build_external_stage
-            self._found[key] = build(place, self.store)
-        return self._found[key]
+            return sources[place[2:-1]]
+        if loads or find_kind(place) == "package":
+            return build_origin_stage(place, store)
+        return build_external_stage(place, store)
 
-    def build_pretraining(self, arm: Arm, seed: int) -> Stage:
-        """Return the pre-training of an arm, which shares it with all that pre-train the same."""
-        own, equal, settings = arm.pretraining, None, arm.pretraining.settings
-        origin = self.find_source(own.start_from, loads=True) if own.start_from else None
-        several = f" · seed {seed}" if len(self.study.pretraining_seeds) > 1 else ""
-        title = f"pre-training {arm.name}{several}"
-        same = dict[str, Any]()
+    def pretrain(arm: Arm, seed: int) -> Pretraining:
+        own, equal, same = arm.pretraining, None, dict[str, Any]()
         for name in (name for name in BUDGETS if getattr(own, name)):
-            equal = self.build_pretraining(self.study.find_arm(getattr(own, name)), seed)
+            equal = pretrain(study.find_arm(getattr(own, name)), seed)
             same = {name: equal.fingerprint}
-        settings = {**settings, "seed": str(seed)}
+        settings = {**own.settings, "seed": str(seed)}
         return build_training(
             TrainingConfig(recipe=own.recipe, settings=settings, **same),
-            self.find_source(own.shards),
-            self.resources,
-            title=title,
-            origin=origin,
-            dev=self.sources.get(DEV) if is_made_later(own.shards) else None,
+            find_source(own.shards),
+            resources,
+            title=f"pre-training {arm.name} · seed {seed}",
+            origin=find_source(own.start_from, loads=True) if own.start_from else None,
+            dev=sources.get(DEV) if is_made_later(own.shards) else None,
             equal=equal,
         )
 
-    @cached_property
-    def pretrainings(self) -> list[Stage]:
-        """Every pre-training of an arm, in the order of the study, equal ones once."""
-        arms = [arm for arm in self.study.arms if arm.pretraining]
-        seeds = itertools.product(arms, self.study.pretraining_seeds)
-        found = [self.build_pretraining(arm, seed) for arm, seed in seeds]
-        return list({stage.fingerprint: stage for stage in found}.values())
-
-    def find_start(self, arm: Arm, pretraining: int) -> Start:
-        """Return what a cell starts from: of a pre-trained arm the encoder of this seed."""
+    def find_start(arm: Arm, pretraining: int) -> Start:
+        if name := find_arm_name(arm.architecture):
+            shape = find_start(study.find_arm(name), first_seed)
+            return Start(shape.encoder, is_random=True)
         if arm.architecture:
-            first = self.study.pretraining_seeds[0]
-            if arm.shaped_by:
-                shape = self.find_start(self.study.find_arm(arm.shaped_by), first).encoder
-            else:
-                shape = self.find_source(arm.architecture)
-            return Start(shape, is_random=True)
+            return Start(find_source(arm.architecture), is_random=True)
         if arm.pretraining:
-            return Start(self.build_pretraining(arm, pretraining))
-        return Start(self.find_source(arm.place) if arm.place else None, arm.method)
+            return Start(pretrain(arm, pretraining))
+        return Start(find_source(arm.place) if arm.place else None, arm.method)
 
-    def build_cell(
-        self, arm: Arm, task: StudyTask, seed: int, pretraining: int, searches: bool = True
-    ) -> Finetuned:
-        """Return a cell, which `searches` for its settings or not."""
-        study, settings = self.study, self.study.join_settings(task, arm)
+    def build_cell(arm: Arm, task: StudyTask, seed: int, pretraining: int) -> Finetuned:
         more = {"pretraining_seed": str(pretraining)} if arm.pretraining else {}
-        cell = build_finetuning(
+        settings = study.join_settings(task, arm)
+        return build_finetuning(
             arm.name,
             FinetuneConfig(task=task.task, seed=seed, recipe=study.recipe, settings=settings),
-            self.find_source(task.data),
-            self.find_start(arm, pretraining),
-            self.resources.device,
+            find_source(task.data),
+            find_start(arm, pretraining),
+            device,
             task=task.name,
             **more,
         )
-        if searches and study.search.space and not arm.is_baseline:
-            return replace(cell, inputs={**cell.inputs, "search": self.build_search(arm)})
-        return cell
 
-    def build_search(self, arm: Arm) -> Search:
+    def build_search(arm: Arm) -> Search:
         """Return the search for the arm's settings, on dev of the first task with the first seeds;
         those found for another arm would favour that one.
         """
-        study, search = self.study, self.study.search
-        first = study.tasks[0], study.seeds[0], study.pretraining_seeds[0]
-        one = self.build_cell(arm, *first, searches=False)
-        config = SearchConfig(**dict(one.config), space=search.space, trials=search.trials)
-        title, own = f"search of {arm.name}", one.resources
-        return Search(config, one.inputs, reads=one.reads, resources=own, title=title)
+        one = build_cell(arm, study.tasks[0], study.seeds[0], first_seed)
+        searched, title = study.search.model_dump(), f"search of {arm.name}"
+        config = SearchConfig(**dict(one.config), **searched)
+        return Search(config, one.inputs, reads=one.reads, resources=one.resources, title=title)
 
-    @cached_property
-    def cells(self) -> list[Finetuned]:
-        """Every cell, in the order of the report."""
-        study, found = self.study, []
-        for task, arm in itertools.product(study.tasks, study.arms):
-            of_arm = study.pretraining_seeds[: None if arm.pretraining else 1]
-            for pretraining, seed in itertools.product(of_arm, study.seeds):
-                if arm.suits(task):
-                    found.append(self.build_cell(arm, task, seed, pretraining))
-        return found
+    cells = []
+    for task, arm in itertools.product(study.tasks, study.arms):
+        of_arm = study.pretraining_seeds if arm.pretraining else [first_seed]
+        for pretraining, seed in itertools.product(of_arm, study.seeds if arm.suits(task) else ()):
+            cell = build_cell(arm, task, seed, pretraining)
+            if study.search.space and not find_arm(arm.method).is_cheap:
+                cell = replace(cell, inputs={**cell.inputs, "search": build_search(arm)})
+            cells.append(cell)
+    return cells
 
-    @cached_property
-    def origins(self) -> list[Stage]:
-        """The published encoders that the study loads into the store, once each."""
-        found = dict[str, Stage]()
-        stages: list[Stage] = [*self.cells]
-        for stage in stages:
-            stages += stage.inputs.values()
-            if stage.name == "origin":
-                found[stage.path] = stage
-        return list(found.values())
 
-    def list_chains(self) -> list[Sequence[Stage]]:
-        """Return searches and cells, equal ones once."""
-        chains: dict[str, Sequence[Stage]] = {}
-        for cell in self.cells:
-            if found := cell.inputs.get("search"):
-                chains.setdefault(found.path, (found,))
-            chains.setdefault(cell.path, (cell, cell.evaluation))
-        return list(chains.values())
+def list_sources(stages: Sequence[Stage], name: str) -> list[Stage]:
+    """Return the stages of this kind that these are made of, or know otherwise, equal ones once."""
+    found, every = dict[str, Stage](), list(stages)
+    for stage in every:
+        every += [*stage.inputs.values(), *stage.reads.values()]
+        if stage.name == name:
+            found.setdefault(stage.path, stage)
+    return list(found.values())
 
 
 def build_study_report(
-    stages: StudyStages, form: StudyForm, counted: Sequence[Stage]
-) -> StudyReport:
+    study: Study, form: StudyForm, cells: Sequence[Finetuned], counted: Sequence[Stage]
+) -> report.StudyReport:
     """Return the stage of the report; `counted` are the stages whose counts it shows."""
-    study = stages.study
 
     def describe(store: Store) -> ReportInput:
         return ReportInput(
             title=study.title,
             question=study.question,
-            command=format_command(study, form),
-            arms=[describe_arm(store, own) for own in group_by_arm(stages.cells).values()],
-            cells=[describe_cell(store, cell) for cell in stages.cells],
-            **describe_sources(store, counted, stages.origins),
+            command=report.format_command(
+                form, "study", form.study.file, reads_dump=study.reads_dump
+            ),
+            arms=[report.describe_arm(store, own) for own in report.group_by_arm(cells).values()],
+            cells=[report.describe_cell(store, cell) for cell in cells],
+            **report.describe_sources(store, counted, list_sources(cells, "origin")),
         )
 
-    return StudyReport(
-        StudyConfig(study=study.model_dump(mode="json", exclude_defaults=True)),
-        {cell.title: cell.evaluation for cell in stages.cells},
+    return report.StudyReport(
+        report.ReportConfig(study=study.model_dump(mode="json", exclude_defaults=True)),
+        {cell.title: cell.evaluation for cell in cells},
         title=f"study {Path(form.study.file).stem}",
         describe=describe,
     )
-
-
-def format_command(study: Study, form: StudyForm) -> str:
-    """Return what makes the study again, as a shell reads it."""
-    options = list_options(form, study.reads_dump)
-    return shlex.join(["amazon-electra", "study", form.study.file, *options])

@@ -68,11 +68,11 @@ class Recipe:
 
 
 RECIPES: Mapping[str, Recipe] = {name: Recipe.read(name) for name in get_args(RecipeName)}
-_ADAPTATION = read_yaml("adaptation")
-NEW_HEAD_SETTINGS: Mapping[str, str] = _ADAPTATION["new_head"]
-OLD_HEAD_SETTINGS: Mapping[str, str] = _ADAPTATION["old_head"]
-GENERATOR_DEPTH: float = _ADAPTATION["generator_depth"]
-MASK_PROBABILITIES: Mapping[str, float] = _ADAPTATION["mask_probability"]
+ADAPTATION_DEFAULTS: Mapping[str, Any] = read_yaml("adaptation")
+NEW_HEAD_SETTINGS: Mapping[str, str] = ADAPTATION_DEFAULTS["new_head"]
+OLD_HEAD_SETTINGS: Mapping[str, str] = ADAPTATION_DEFAULTS["old_head"]
+GENERATOR_DEPTH: float = ADAPTATION_DEFAULTS["generator_depth"]
+MASK_PROBABILITIES: Mapping[str, float] = ADAPTATION_DEFAULTS["mask_probability"]
 
 
 def apply_settings(recipe: Recipe, settings: Mapping[str, str]) -> Recipe:

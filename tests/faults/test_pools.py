@@ -17,7 +17,7 @@ SETTINGS = {
     "finetuning": {"seeds": [0], "tasks": ["polarity"]},
 }
 DUMP = {"paths": ["sample:600"]}
-DATA = {"corpus", "vocabulary", "shards", "dev-shards"}
+DATA = {"corpus", "vocabulary", "shards"}
 TRAINING = {"pretraining", "finetuning"}
 
 

@@ -13,7 +13,6 @@ from amazon_electra.flows.store.store import Store
 FUNCTIONS = {
     "corpus": "amazon_electra.beam_jobs.corpus_job.make_corpus",
     "shards": "amazon_electra.beam_jobs.shards_job.make_shards",
-    "dev-shards": "amazon_electra.beam_jobs.shards_job.make_shards",
     "vocabulary": "amazon_electra.model.vocabulary.train_vocabulary",
     "origin": "amazon_electra.model.origin.load_origin",
     "pretraining": "amazon_electra.model.pretrain.pretrain",

@@ -23,7 +23,6 @@ RESULTS = {
     "corpus": {"read": 100, "kept": 90, "splits": {"pretrain": 72, "test": 7}, "stars": STARS},
     "vocabulary": {"size": 4000},
     "shards": {"sequences": 400, "tokens": 50_000},
-    "dev-shards": {"sequences": 40, "tokens": 5_000},
     "pretraining": {"steps": 100, "sequences": 1_600, "tokens": 200_000},
 }
 """1,600 of 400 sequences, 200,000 of 50,000 tokens: four epochs."""

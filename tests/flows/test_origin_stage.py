@@ -114,10 +114,10 @@ def test_sequences_and_texts_are_cut_to_the_positions_that_the_encoder_has(
         ]
         == 80
     )
-    told = "mini-bert has positions for 80 tokens: sequences have 80 instead of the recipe's 128"
+    told = "mini-bert has positions for 80 tokens: sequences have 80 instead of 128"
     assert told in {record.getMessage() for record in heard.records}
-    with refuses(field="shards.max_length"):
-        list_stages(*asked, "shards.max_length=100")
+    longer = list_stages(*asked, "shards.max_length=100")[1]["shards"]
+    assert longer.fingerprint == stages["shards"].fingerprint
 
 
 def test_reviews_that_the_encoder_does_not_read_are_told(encoder, tmp_path):

@@ -16,7 +16,6 @@ from amazon_electra.flows.stages.cells import list_cells
 from amazon_electra.flows.stages.finetuning import Finetuned
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import load_study
-from amazon_electra.flows.studies.study_stages import format_command as format_study_command
 from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.report.inputs import ArmFacts
 from tests.flows.fakes import FakeStage
@@ -47,7 +46,7 @@ def read_back(command, name, monkeypatch):
 
 def test_the_command_of_a_run_gives_the_same_form(tmp_path, monkeypatch):
     form = fill_parameters(SETTINGS, recipe="small", store=str(tmp_path / "a store"))
-    command = report.format_command(form)
+    command = report.format_command(form, "run")
     read = read_back(command, "execute_graph", monkeypatch)
     assert read[:2] == ("amazon-electra", form)
 
@@ -63,7 +62,9 @@ def test_the_command_of_a_study_gives_the_same_study(tmp_path, monkeypatch):
     )
     form = fill_parameters(settings, StudyForm, recipe="small", store=str(tmp_path), study=choice)
     study = load_study(form)
-    read = read_back(format_study_command(study, form), "execute_study", monkeypatch)
+    read = read_back(
+        report.format_command(form, "study", "objective"), "execute_study", monkeypatch
+    )
     assert read[:3] == ("amazon-electra", form, study)
 
 
@@ -71,7 +72,7 @@ def test_the_command_of_a_study_gives_the_same_study(tmp_path, monkeypatch):
 def made(list_stages):
     """The stages of a run whose encoder is complete."""
     store, stages = list_stages()
-    names = "dump", "corpus", "vocabulary", "shards", "dev-shards", "pretraining"
+    names = "dump", "corpus", "vocabulary", "shards", "pretraining"
     kept = {label: stage for label, stage in stages.items() if stage.name in names}
     return store, {label: publish(store, stage) for label, stage in kept.items()}
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import fsspec
 import pytest
 
 from amazon_electra.model import recipes
@@ -92,3 +93,9 @@ def test_a_recipe_counts_by_what_it_says(fingerprints, monkeypatch):
     monkeypatch.setitem(recipes.RECIPES, "sample", start)
     everything = {"pre-training", "pre-trained", "random", STACK, "model", "report"}
     assert changed(before, fingerprints()) == everything
+
+
+def test_a_withheld_file_may_lie_in_a_bucket(list_stages):
+    fsspec.filesystem("memory").pipe("/evaluation/texts.txt", b"a text of a test\n")
+    store, stages = list_stages("corpus.withhold=memory://evaluation/texts.txt")
+    assert call_of(stages["corpus"], store)["withhold"] == ["memory:///evaluation/texts.txt"]

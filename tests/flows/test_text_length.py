@@ -7,8 +7,7 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from amazon_electra.flows.policy import Counts
-from amazon_electra.flows.stages.cells import choose_settings
-from amazon_electra.flows.stages.text_length import choose_length, measure_length
+from amazon_electra.flows.stages.cells import choose_length, choose_settings, measure_length
 from tests.flows.forms import fill_parameters
 from tests.flows.made import RESULTS
 

@@ -7,10 +7,11 @@ from typing import Any
 import yaml
 
 from amazon_electra.flows.configuration.form import StudyChoice, StudyForm
+from amazon_electra.flows.stages.finetuning import Finetuned
 from amazon_electra.flows.store.stage import Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import load_study
-from amazon_electra.flows.studies.study_stages import StudyStages
+from amazon_electra.flows.studies.study_stages import build_cells
 
 SPACE = {"learning_rate": {"low": 1e-4, "high": 1e-2, "log": True}, "batch": [8, 16]}
 
@@ -33,8 +34,9 @@ def write_form(content: Mapping[str, Any], store: Path, **choice: Any) -> StudyF
     return StudyForm(store=str(store), study=StudyChoice(file=str(file), **choice))
 
 
-def build_stages(
+def build(
     content: Mapping[str, Any], store: Path, sources: Mapping[str, Stage] = {}, **choice: Any
-) -> StudyStages:
-    """Return the stages of a study of which nothing is made of a dump."""
-    return StudyStages(load_study(write_form(content, store, **choice)), sources, Store(store))
+) -> list[Finetuned]:
+    """Return the cells of a study of which nothing is made of a dump."""
+    study = load_study(write_form(content, store, **choice))
+    return build_cells(study, sources, Store(store), "auto")

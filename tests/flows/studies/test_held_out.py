@@ -7,7 +7,7 @@ from amazon_electra.flows.stages.origin import build_external_stage
 from amazon_electra.flows.stages.report import describe_arm, group_by_arm, is_held_out
 from amazon_electra.flows.store.store import Store
 from tests.flows.fakes import FakeStage
-from tests.flows.studies.loaded import build_stages
+from tests.flows.studies.loaded import build
 
 
 @pytest.fixture
@@ -62,10 +62,9 @@ def test_an_arm_has_seen_what_its_encoder_was_made_of(place):
     shards = FakeStage("shards", 1, {"max_length": 64}, {"corpus": corpus})
     encoder = FakeStage("pretraining", 1, {"recipe": "sample", "steps": 1}, {"shards": shards})
     sources = {"corpus": corpus, "shards": shards, "encoder": encoder}
-    stages = build_stages({"seeds": [0], "arms": arms, "tasks": tasks}, store.root, sources)
-    made = stages.build_pretraining(stages.study.find_arm("made"), 0)
-    publish(store, corpus, shards, encoder, made)
-    told = [describe_arm(store, own) for own in group_by_arm(stages.cells).values()]
+    cells = group_by_arm(build({"seeds": [0], "arms": arms, "tasks": tasks}, store.root, sources))
+    publish(store, corpus, shards, encoder, cells["made"][0].inputs["encoder"])
+    told = [describe_arm(store, own) for own in cells.values()]
     assert [arm.name for arm in told if arm.data_known] == ["own", "made", "random"]
     assert {arm.name: arm.held_out for arm in told} == {
         "bert": None,

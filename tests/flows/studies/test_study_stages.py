@@ -7,18 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from amazon_electra.flows.configuration.form import Pretraining, StudyForm
+from amazon_electra.flows.configuration.form import StudyForm
 from amazon_electra.flows.stages.origin import build_external_stage
 from amazon_electra.flows.stages.pretraining import TrainingConfig, build_training
 from amazon_electra.flows.store.stage import Resources, list_stages
 from amazon_electra.flows.store.store import Store
 from amazon_electra.flows.studies.study_file import load_study
+from amazon_electra.flows.studies.study_stages import list_sources
 from amazon_electra.flows.study import graph as study_graph
 from tests.flows.calls import call_of
 from tests.flows.fakes import FakeStage
 from tests.flows.forms import fill_parameters
 from tests.flows.made import plan_stages
-from tests.flows.studies.loaded import SPACE, build_stages, content_of, write_form
+from tests.flows.studies.loaded import SPACE, build, content_of, write_form
 from tests.model.synthetic_shards import write_shards
 
 
@@ -35,8 +36,8 @@ def test_a_search_belongs_to_all_that_its_trials_depend_on(made):
     ]
 
     def fingerprint(change):
-        stages = build_stages(content_of(made, **{"search": search} | change), made / "prints")
-        return stages.build_search(stages.study.arms[0]).fingerprint
+        [cell] = build(content_of(made, **{"search": search} | change), made / "prints")
+        return cell.inputs["search"].fingerprint
 
     fingerprints = [fingerprint(change) for change in changed]
     assert len(set(fingerprints)) == len(changed)
@@ -81,10 +82,10 @@ def test_a_random_encoder_begins_as_its_pre_training(made, tmp_path):
     own = {"shards": str(shards), "set": {"initializer_range": 0.05}}
     random = {"name": "random", "encoder": "random", "architecture": "arm:one"}
     arms = [{"name": "one", "pretraining": own}, random]
-    stages = build_stages(content_of(made, arms, seeds=[0]), tmp_path / "store")
-    _, begun = stages.cells
+    store = Store(tmp_path / "store")
+    _, begun = build(content_of(made, arms, seeds=[0]), store.root)
     assert begun.parameters["weights"]["initializer_range"] == 0.05
-    call_of(begun, stages.store, tmp_path / "begun")
+    call_of(begun, store, tmp_path / "begun")
     config = json.loads((tmp_path / "begun" / "architecture" / "config.json").read_text())
     assert config["pretraining_start"]["initializer_range"] == 0.05
 
@@ -94,31 +95,14 @@ def test_every_arm_is_pre_trained_once_with_each_seed_and_random_ones_with_none(
         {"name": "trained", "pretraining": {"shards": str(made / "shards")}},
         {"name": "random", "encoder": "random", "architecture": "arm:trained"},
     ]
-    stages = build_stages(
-        content_of(made, arms, seeds=[0, 1], pretraining_seeds=[3, 4]), tmp_path / "store"
-    )
-    assert [stage.parameters["settings"]["seed"] for stage in stages.pretrainings] == ["3", "4"]
-    cells = [
-        (c.labels["arm"], c.labels.get("pretraining_seed"), c.config.seed) for c in stages.cells
-    ]
+    content = content_of(made, arms, seeds=[0, 1], pretraining_seeds=[3, 4])
+    cells = build(content, tmp_path / "store")
+    trainings = list_sources(cells, "pretraining")
+    assert [stage.parameters["settings"]["seed"] for stage in trainings] == ["3", "4"]
+    told = [(c.labels["arm"], c.labels.get("pretraining_seed"), c.config.seed) for c in cells]
     pre = [("trained", p, s) for p in "34" for s in (0, 1)]
-    assert cells == [*pre, ("random", None, 0), ("random", None, 1)]
-    assert len({cell.fingerprint for cell in stages.cells}) == 6
-
-
-def test_pre_trainings_share_the_cores_before_all_cells(made, tmp_path, monkeypatch):
-    monkeypatch.setattr("os.cpu_count", lambda: 8)
-    arms = [
-        {"name": "trained", "pretraining": {"shards": str(made / "shards")}},
-        {"name": "given", "encoder": str(made / "electra")},
-    ]
-    content = content_of(made, arms, pretraining_seeds=[3, 4])
-    form = write_form(content, tmp_path / "store", at_once=2)
-    form = form.replace(pretraining=Pretraining(device="cpu"))
-    groups = study_graph(form, load_study(form), Store(tmp_path / "store"))
-    trainings, cells = [group for group in groups if len(group.chains) > 1]
-    assert [stage.resources.threads for stage in trainings.stages] == [4, 4]
-    assert [stage.name for stage in cells.stages] == ["finetuning", "evaluation"] * 3
+    assert told == [*pre, ("random", None, 0), ("random", None, 1)]
+    assert len({cell.fingerprint for cell in cells}) == 6
 
 
 def test_equal_flops_gives_the_cheaper_objective_more_steps(tmp_path):
@@ -147,19 +131,17 @@ def test_the_encoder_of_a_study_is_the_one_its_pre_training_leaves(
         TrainingConfig(recipe="sample", settings=settings), shards, Resources()
     )
     written = content_of(made, [{"name": "one", "encoder": "${encoder}"}])
-    stages = build_stages(written, tmp_path, {"encoder": encoder})
-    call = call_of(stages.cells[0], store)
+    [cell] = build(written, tmp_path, {"encoder": encoder})
+    call = call_of(cell, store)
     assert call["encoder"] == f"{store.folder(encoder)}/{folder}"
 
 
 def test_a_cell_takes_the_settings_of_its_search(made):
-    search = {"trials": 3, "space": SPACE}
-    stages = build_stages(content_of(made, search=search), made / "search")
-    [cell] = stages.cells
+    store, search = Store(made / "search"), {"trials": 3, "space": SPACE}
+    [cell] = build(content_of(made, search=search), store.root)
     found = cell.inputs["search"]
-    assert stages.list_chains()[0] == (found,)
-    stages.store.folder(found).mkdir(parents=True)
+    store.folder(found).mkdir(parents=True)
     best = json.dumps({"settings": {"batch": 7}})
-    (stages.store.folder(found) / "best.json").write_text(best)
-    stages.store.publish(found, {})
-    assert call_of(cell, stages.store)["config"].settings["batch"] == "7"
+    (store.folder(found) / "best.json").write_text(best)
+    store.publish(found, {})
+    assert call_of(cell, store)["config"].settings["batch"] == "7"

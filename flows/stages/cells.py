@@ -3,7 +3,6 @@
 import fnmatch
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,8 @@ CURVE, MIN_CURVE = (50, 200, 800), 2
 """Labels of the curve, as far as there are more than twice as many labels. Fewer than MIN_CURVE
 points are no curve; where one is missing it is that of the arms without an encoder alone."""
 CURVE_TESTS = 1_000  # test examples that its models answer
-MAX_CUT = 0.25
-"""Share of the texts that may be longer than what is read: docs/results.md has a shop with 22%."""
-LONGEST, DEFAULT_TOKENS = 512, 128
-"""Tokens that are read without being asked for, and where a recipe says nothing."""
-SAMPLE = 1_000
+MAX_CUT = 0.25  # share of the texts that may be longer; docs/results.md has a shop with 22%
+LONGEST, DEFAULT_TOKENS = 512, 128  # unless asked for; where a recipe says nothing
 
 
 def name_arms(
@@ -158,14 +154,22 @@ def measure_length(
     """
     if not origin:
         return chosen.max_length, ""
+    import pyarrow.parquet as pq
+    from tokenizers import Tokenizer
+
     lengths, made = np.zeros(1), store.manifest(corpus)
     names = (
         fnmatch.filter((file["path"] for file in made["files"]), "corpus-*.parquet") if made else []
     )
     if names and store.manifest(origin):
-        first = min(names)
-        name = f"{origin.inner}/tokenizer.json"
-        lengths = count_tokens(store.fetch(origin, name) / name, store.fetch(corpus, first) / first)
+        first, name = min(names), f"{origin.inner}/tokenizer.json"
+        with pq.ParquetFile(store.fetch(corpus, first) / first) as parquet:
+            batch = next(parquet.iter_batches(1_000, columns=["sentences"]))
+        texts = [" ".join(one) for one in batch["sentences"].to_pylist()]
+        tokenizer = Tokenizer.from_file(str(store.fetch(origin, name) / name))
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        lengths = np.array([len(one) for one in tokenizer.encode_batch_fast(texts)])
     default = RECIPES[recipe].finetuning.max_length or DEFAULT_TOKENS
     positions = describe_origin(store, origin).get("max_positions")
     tokens = choose_length(chosen.max_length, default, lengths, positions)
@@ -183,17 +187,3 @@ def choose_length(
     while not asked and tokens < longest and (lengths > tokens).mean() > MAX_CUT:
         tokens *= 2
     return min(tokens, positions or tokens)
-
-
-def count_tokens(tokenizer: Path, corpus_file: Path) -> np.ndarray:
-    """Return the tokens of the first reviews of a file of a corpus, int [n]."""
-    import pyarrow.parquet as pq
-    from tokenizers import Tokenizer
-
-    with pq.ParquetFile(corpus_file) as parquet:
-        batch = next(parquet.iter_batches(SAMPLE, columns=["sentences"]))
-    texts = [" ".join(one) for one in batch["sentences"].to_pylist()]
-    loaded = Tokenizer.from_str(tokenizer.read_text(encoding="utf-8"))
-    loaded.no_truncation()
-    loaded.no_padding()
-    return np.array([len(one) for one in loaded.encode_batch_fast(texts)])

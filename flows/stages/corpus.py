@@ -21,10 +21,8 @@ from amazon_electra.model.config import VocabularyConfig
 from amazon_electra.model.recipes import RECIPES
 
 WITHHOLD = "corpus.withhold"
-DEV_REVIEWS = 10_000
-"""Dev reviews that are packed, at most about: 1,024 sequences of 512 tokens hold 5,000."""
+DEV_REVIEWS = 10_000  # that are packed at most, about: 1,024 sequences of 512 tokens hold 5,000
 GENERAL_TEXT = CorpusConfig(format="text", split="pretrain=1", max_characters=200_000, title=False)
-"""What decides the corpus of general text: a document on each line, or in each block of lines."""
 
 
 class Corpus(Stage):

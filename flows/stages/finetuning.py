@@ -26,8 +26,7 @@ from amazon_electra.model.pretraining.objectives import find_objective
 
 PART = "part "  # before the arm of an input that another arm combines
 TESTED = " · test"  # after the title of a fine-tuning, in that of its evaluation
-CACHE = "fine-tuning-cache"
-"""Folder of the store where fine-tunings keep what others can use; no stage depends on it."""
+CACHE = "fine-tuning-cache"  # folder of the store for what others can use; no stage needs it
 
 
 class TaskConfig(Settings):

@@ -12,8 +12,7 @@ from amazon_electra.flows.store.stage import Resources, Stage
 from amazon_electra.flows.store.store import Store
 from amazon_electra.model.finetuning.classes import ClassesInWords
 
-MAX_COMPARED = 10_000
-"""Test reviews that a model and the champion both predict."""
+MAX_COMPARED = 10_000  # test reviews that a model and the champion both predict
 
 
 class ModelConfig(Settings):

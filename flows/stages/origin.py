@@ -31,8 +31,8 @@ TITLE = "origin "
 COMMIT = re.compile(r"[0-9a-f]{40}")
 START = "pretraining.start_from"
 CONFIG = "config.json"
+# files that say how a folder came about, not what it holds
 INCIDENTAL = {"log.txt", "metrics.jsonl", "manifest.json", "stage.json", "README.md"}
-"""Files that say how a folder came about, not what it holds."""
 NAMES = {DEFAULT_START: "MiniLM", LAST: "last run"}
 
 

@@ -23,10 +23,8 @@ from amazon_electra.model.questions.of_model import SUSPICIOUS
 from amazon_electra.model.report.inputs import ArmFacts, CellFacts, ReportInput, StageFacts
 from amazon_electra.model.report.owner import COST
 
-GIVEN = ("dump", "corpus", "origin")
-"""Stages whose cost is that of no arm."""
-STUDY = "study.json"
-"""File of the report's folder with what it shows."""
+GIVEN = ("dump", "corpus", "origin")  # stages whose cost is that of no arm
+STUDY = "study.json"  # in the report's folder, with what it shows
 
 
 class ReportConfig(Settings):

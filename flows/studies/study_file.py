@@ -26,8 +26,7 @@ from amazon_electra.model.finetuning.tasks import TASKS, corpus, find_task
 from amazon_electra.model.recipes import RECIPES, apply_settings, check_start_is_not_needed
 
 SHIPPED = Path(__file__).parent / "shipped"
-MADE = ("corpus", "shards", "general_shards", "encoder", "origin")
-"""What a file names as `${corpus}`: stages make it."""
+MADE = ("corpus", "shards", "general_shards", "encoder", "origin")  # `${corpus}`, …
 BUDGETS = ("same_flops_as", "same_tokens_as")
 
 

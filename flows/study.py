@@ -3,6 +3,7 @@ tasks × seeds → report.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,8 @@ from amazon_electra.flows.configuration.form import StudyForm
 from amazon_electra.flows.configuration.form_tools import take_fields
 from amazon_electra.flows.dumps import labels
 from amazon_electra.flows.runs.graph_run import name_run, run_graph
-from amazon_electra.flows.stages.corpus import (
-    build_corpus_stage,
-    build_general_shards_stage,
-    build_shards_stages,
-)
-from amazon_electra.flows.stages.dump import build_dump_stage
+from amazon_electra.flows.stages.corpus import WITHHOLD, build_corpus_stage, build_shards_stages
+from amazon_electra.flows.stages.dump import build_dump_stage, hash_files
 from amazon_electra.flows.stages.origin import build_start_stage, list_place_files
 from amazon_electra.flows.stages.pretraining import build_pretraining_stage
 from amazon_electra.flows.store.stage import Group, Groups, Stage
@@ -75,8 +72,9 @@ def make_sources(form: StudyForm, study: Study, store: Store) -> Iterator[tuple[
     if wanted & {"shards", "encoder"}:
         yield "shards", shards
     if "general_shards" in wanted:
-        texts = form.study.general_text
-        yield "general_shards", build_general_shards_stage(shards, texts, withheld, store)
+        texts = hash_files(form.study.general_text, store, "study.general_text")
+        files = {"general_text": texts, "withhold": hash_files(withheld, store, WITHHOLD)}
+        yield "general_shards", replace(shards, files=files, title="general-text shards")
     if "encoder" in wanted:
         yield "encoder", build_pretraining_stage(form, shards, origin, dev_shards)
 

@@ -2,8 +2,6 @@
 token ids, several reviews packed into a sequence (Beam).
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,18 +124,6 @@ def build_shards_stages(
     config = ShardsConfig(max_length=length, split="dev", sample_reviews=DEV_REVIEWS)
     alone = Resources(engine=Engine(workers=1))
     return vocabulary, shards, PackedShards(config, inputs, resources=alone, title="dev shards")
-
-
-def build_general_shards_stage(
-    shards: PackedShards, texts: Sequence[str], withheld: Sequence[str], store: Store
-) -> PackedShards:
-    """Return shards of other text, for a study's control arm, with the reviews' vocabulary,
-    sentences and length; without the texts of `withheld` files and the corpus's dev and test
-    reviews.
-    """
-    general = hash_files(texts, store, "study.general_text")
-    files = {"general_text": general, "withhold": hash_files(withheld, store, WITHHOLD)}
-    return replace(shards, files=files, title="general-text shards")
 
 
 def choose_sequence_length(p: Parameters, origin: Stage | None, store: Store) -> int:

@@ -8,11 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from amazon_electra.beam_jobs.core.errors import UserError, format_value, refuse, require
 from amazon_electra.beam_jobs.core.nesting import list_strings, load_yaml
-from amazon_electra.beam_jobs.core.settings import (
-    Settings,
-    build_settings,
-    parse_field,
-)
+from amazon_electra.beam_jobs.core.settings import Settings, build_settings, parse_field
 from amazon_electra.flows.configuration.form import SHAPE, Seeds, StudyChanges, StudyForm
 from amazon_electra.flows.store.flatten import list_changes
 from amazon_electra.model.arms import find_arm
@@ -88,9 +84,8 @@ class Pretraining(Settings, use_attribute_docstrings=True):
     def _check(self) -> Self:
         require(self or not self.model_dump(exclude_defaults=True), "is missing", "shards")
         require("seed" not in self.set, "the study has `pretraining_seeds` for all", "set.seed")
-        if place := self.start_from:
-            for name in SHAPE:
-                require(name not in self.set, f"the shape is that of {place}", f"set.{name}")
+        for name in SHAPE if self.start_from else ():
+            require(name not in self.set, f"the shape is that of {self.start_from}", f"set.{name}")
         require(not (self.same_flops_as and self.same_tokens_as), "give one budget", BUDGETS[0])
         apply_settings(RECIPES[self.recipe], self.settings)
         if not self.start_from:

@@ -135,12 +135,8 @@ def order_chains(cells: Iterable[Finetuned], counts: Counts) -> list[tuple[Stage
     for cell in sorted(cells, key=lambda one: "labels" in one.labels):
         arm = find_arm(cell.config.arm)
         (others if not arm.is_cheap else readers if arm.reads_encoder else words).append(cell)
-    others.sort(
-        key=lambda cell: (
-            bool(find_arm(cell.config.arm).combines),
-            -counts.labels[cell.config.task],
-        )
-    )
+    others.sort(key=lambda cell: -counts.labels[cell.config.task])
+    others.sort(key=lambda cell: bool(find_arm(cell.config.arm).combines))
     n, m = (sum("labels" not in cell.labels for cell in own) for own in (words, readers))
     order = [*words[:n], *readers[:1], *words[n:], *readers[1:m], *others, *readers[m:]]
     return list({cell.fingerprint: (cell, cell.evaluation) for cell in order}.values())
@@ -158,9 +154,8 @@ def measure_length(
     from tokenizers import Tokenizer
 
     lengths, made = np.zeros(1), store.manifest(corpus)
-    names = (
-        fnmatch.filter((file["path"] for file in made["files"]), "corpus-*.parquet") if made else []
-    )
+    paths = [file["path"] for file in made["files"]] if made else []
+    names = fnmatch.filter(paths, "corpus-*.parquet")
     if names and store.manifest(origin):
         first, name = min(names), f"{origin.inner}/tokenizer.json"
         with pq.ParquetFile(store.fetch(corpus, first) / first) as parquet:

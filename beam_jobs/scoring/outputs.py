@@ -1,7 +1,7 @@
 """Files of scores: the input with the answers beside its columns, or a table of its own.
 
 The input's lines and rows are copied as they are: CSV and TSV, JSON lines and Parquet keep their
-format. What cannot be copied so (workbooks, lists of reviews, other formats) gives a table in CSV.
+format. What cannot be copied so (workbooks, lists of reviews in a record, other formats) gives CSV.
 """
 
 import csv
@@ -38,7 +38,7 @@ from amazon_electra.beam_jobs.reading.lines import Tally
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.scoring.comparison import ScoredUnit
 
-LINE, IS_RECORD = "line", "is_record"  # where a record begins, whether it was read
+LINE, IS_RECORD, RECORD = "line", "is_record", "record"  # where one begins, was it read, as JSON
 FORMULA = f"^([{re.escape(''.join(FORMULAS))}])"
 MAX_IDS = 1 << 20  # rows of a file whose ids are compared, in memory
 BATCH_ROWS = 1 << 16  # of Parquet that are copied at a time
@@ -198,6 +198,22 @@ def copy_rows(units: Sequence[ScoredUnit], folder: str, file: DumpFile, path: Pa
         raise UserError(
             f"{file.name} cannot be copied ({error}); write a table of its own", "output_format"
         ) from error
+
+
+def write_records(
+    units: Sequence[ScoredUnit], folder: str, file: DumpFile, path: Path, names: list[str]
+) -> None:
+    """Write the records of a file and their answers as CSV, nested values as JSON."""
+    records = (one for unit in units for one in read_part(folder, unit)[RECORD].to_pylist())
+    columns = list(dict.fromkeys(name for one in records for name in json.loads(one)))
+    with open(path, "w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([*columns, *names])
+        for unit in units:
+            for row in read_part(folder, unit).to_pylist():
+                record = json.loads(row[RECORD])
+                cells = [*map(record.get, columns), *map(row.get, names)]
+                writer.writerow(map(format_cell, cells))
 
 
 def write_table(

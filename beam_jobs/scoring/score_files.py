@@ -30,6 +30,7 @@ from amazon_electra.beam_jobs.labels.values import LABEL, TASK
 from amazon_electra.beam_jobs.model_folder.classifier import Classifier, read_review
 from amazon_electra.beam_jobs.model_folder.drift import Profile
 from amazon_electra.beam_jobs.reading import fields, work_units
+from amazon_electra.beam_jobs.reading.fields import LIST
 from amazon_electra.beam_jobs.reading.ids import ID, format_id, warn_of_ids
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from amazon_electra.beam_jobs.reading.work_units import Unit
@@ -50,6 +51,7 @@ class Rows:
     reasons: list[str | None] = field(default_factory=list)  # why a record is not classified
     lines: list[int] = field(default_factory=list)  # where each begins
     are_records: list[bool] = field(default_factory=list)  # whether each could be read
+    records: list[str] = field(default_factory=list)  # as JSON, where they are to be kept
     tally: Tally = field(default_factory=Tally)
     given: list[list[str | None]] = field(default_factory=list)  # own labels, of each task
 
@@ -87,7 +89,7 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> comparison.Scor
     name = storage.join_path(plan.folders.written, unit.name)
     if storage.exists(f"{name}.json"):
         return comparison.ScoredUnit(**json.loads(storage.read_bytes(f"{name}.json")))
-    is_table = bool(plan.config.output_format or not outputs.find_copy_ending(unit.file.layout))
+    is_table = bool(plan.config.output_format)
     rows = read_rows(unit, plan.config, [classifier.details.task for classifier, _ in models])
     is_scored = np.array([reason is None for reason in rows.reasons], bool)
     places = pa.array(np.cumsum(is_scored) - 1, mask=~is_scored)  # null: it has no answer
@@ -101,6 +103,8 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> comparison.Scor
             pa.array(rows.lines),
             pa.array(rows.are_records),
         )
+        if rows.records:
+            columns[outputs.RECORD] = pa.array(rows.records)
     tallies, given, trained = list[Any](), list[comparison.GivenLabels](), list[int]()
     for place, (classifier, profile) in enumerate(models):
         probabilities = classifier.score(texts)
@@ -187,6 +191,10 @@ def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
     notes = rows.tally.notes
     read_fields = fields.make_review_reader(of_labels, notes, columns, config.title)
     preparer = TextPreparer(config, notes)
+    is_kept = not config.output_format and not outputs.find_copy_ending(layout)
+    # a list of reviews, of which the record is one, and joined texts
+    left_out = {name.partition(LIST)[0] for name in mapping.values() if LIST in name}
+    left_out |= dict(layout.joined).keys()
     for item in work_units.read_records(unit, rows.tally):
         record, text, title = dict[str, Any](), "", ""
         given: list[str | None] = [None] * len(tasks)
@@ -205,6 +213,9 @@ def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
         own_id = format_id(record.get(mapping[ID])) if ID in mapping else None
         rows.lines.append(item[0])
         rows.are_records.append(not isinstance(item, Reject))
+        if is_kept:
+            own_columns = {n: value for n, value in record.items() if n not in left_out}
+            rows.records.append(json.dumps(own_columns, default=str))
         rows.ids.append(own_id)
         rows.texts.append(text)
         rows.reasons.append(reason or None)
@@ -242,8 +253,10 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
                 (own, folders.written, file, path),
                 outputs.find_copy_ending(file.layout),
             )
-            if plan.config.output_format or not copied:
-                outputs.write_table(*given, plan.config.output_format or "csv", ids)
+            if plan.config.output_format:
+                outputs.write_table(*given, plan.config.output_format, ids)
+            elif not copied:
+                outputs.write_records(*given, list(plan.answers))
             elif copied == "parquet":
                 outputs.copy_rows(*given)
             else:

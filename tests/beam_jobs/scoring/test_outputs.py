@@ -137,16 +137,16 @@ def test_parquet_keeps_its_columns_and_types(model, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("ending", ["json", "xlsx"])
-def test_other_formats_give_a_table(model, tmp_path, ending):
+def test_other_formats_give_csv(model, tmp_path, ending):
     dump, rows = tmp_path / f"new.{ending}", pd.DataFrame({"n": [1, 2], "text": ["good", "bad"]})
     if ending == "json":
         dump.write_text(json.dumps(rows.to_dict("records"), indent=1))
     else:
         write_workbook(dump, new=[[*rows], *rows.values.tolist()])
     found = pd.read_csv(score(model, dump, tmp_path / "scores"))
-    assert list(found["row"]) == [1, 2]
-    assert list(found["text"]) == list(rows["text"])
-    assert list(found["polarity.label"]) == [answer("good"), answer("bad")]
+    assert list(found) == ["n", "text", PREDICTED, PROBABILITY]
+    assert found[["n", "text"]].equals(rows)
+    assert list(found[PREDICTED]) == [answer("good"), answer("bad")]
 
 
 def test_a_review_in_a_list_has_a_row(model, tmp_path):
@@ -156,8 +156,9 @@ def test_a_review_in_a_list_has_a_row(model, tmp_path):
     dump.write_text("".join(json.dumps(product) + "\n" for product in products))
     more = ["--columns", "text=reviews[].text"]
     found = pd.read_csv(score(model, dump, tmp_path / "scores", *more))
-    assert list(found["row"]) == [1, 2, 3]
-    assert list(found["text"]) == ["good", "bad", "good"]
+    assert list(found["asin"]) == ["B1", "B1", "B2"]
+    assert list(found["reviews[].text"]) == ["good", "bad", "good"]
+    assert "reviews" not in found
 
 
 def test_a_column_of_an_answer_that_is_there_already_is_refused(model, tmp_path):

@@ -19,11 +19,10 @@ from amazon_electra.beam_jobs.config import Input, Output, Places, ScoringConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.corpus.prepare import cut_into_units
 from amazon_electra.beam_jobs.corpus.result import list_finished
-from amazon_electra.beam_jobs.engine.beam_options import is_staged_only
 from amazon_electra.beam_jobs.engine.run import run_job, sort_largest_first, start_clock
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.scoring.plan import ScoringPlan, plan_scoring
-from amazon_electra.beam_jobs.scoring.score_files import ScoreUnits, finish_scores, write_totals
+from amazon_electra.beam_jobs.scoring.score_files import ScoreUnits, finish_scores
 
 
 def score(
@@ -61,7 +60,7 @@ def score(
 
 def build_scoring_graph(pipeline: beam.Pipeline, plan: ScoringPlan) -> None:
     """Cut the dump into units; score each."""
-    scored = (
+    _ = (
         pipeline
         | "List files" >> beam.Create(sort_largest_first(plan.files, lambda file: file.plain_size))
         | "Cut files"
@@ -69,12 +68,6 @@ def build_scoring_graph(pipeline: beam.Pipeline, plan: ScoringPlan) -> None:
         | "Spread units" >> beam.Reshuffle()
         | "Score units" >> beam.ParDo(ScoreUnits(plan))
     )
-    if is_staged_only(plan.engine):  # where nobody waits to write the files
-        _ = (
-            scored
-            | "Count units" >> beam.combiners.Count.Globally()
-            | "Write totals" >> beam.Map(write_totals, plan)
-        )
 
 
 if __name__ == "__main__":

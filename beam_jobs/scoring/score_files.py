@@ -283,9 +283,3 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
     }
     storage.write_json(storage.join_path(folders.output, SCORING_TOTALS), totals)
     return totals
-
-
-def write_totals(units: int, plan: ScoringPlan) -> None:
-    """Finish the scores as a step of the graph, which may be repeated: the work folder stays."""
-    totals = finish_scores(plan)
-    assert totals["units"] == units, f"{units} units scored, {totals['units']} counted"

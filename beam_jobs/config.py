@@ -28,16 +28,6 @@ Place = str | Path  # a file, folder, glob or address
 Places = Place | Sequence[Place]
 Input = Annotated[Places, Doc("Files, folders or globs, also in gs:// and s3://")]
 Output = Annotated[Place, Doc("Folder of the result")]
-Withheld = Annotated[
-    Sequence[Place], Doc("Files of evaluation texts, which must never reach pre-training")
-]
-WithheldCorpus = Annotated[
-    Place | None, Doc("Corpus whose dev and test reviews must never reach pre-training either")
-]
-Punkt = Annotated[
-    Place | None,
-    Doc("Use the Punkt parameters of a corpus instead of training them: its folder or punkt.json"),
-]
 
 
 def list_patterns(given: Places) -> tuple[str, ...]:

@@ -19,19 +19,13 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any
 
 import apache_beam as beam
 from apache_beam.pvalue import AsList, AsSingleton
+from typing_extensions import Doc
 
-from amazon_electra.beam_jobs.config import (
-    CorpusConfig,
-    Input,
-    Output,
-    Punkt,
-    Withheld,
-    WithheldCorpus,
-)
+from amazon_electra.beam_jobs.config import CorpusConfig, Input, Output, Place
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.results import CorpusResult
 from amazon_electra.beam_jobs.corpus import prepare, result, write
@@ -54,9 +48,15 @@ def make_corpus(
     input: Input,
     output: Output,
     *,
-    withhold: Withheld = (),
-    withhold_corpus: WithheldCorpus = None,
-    punkt: Punkt = None,
+    withhold: Annotated[
+        Sequence[Place], Doc("Files of evaluation texts, which must never reach pre-training")
+    ] = (),
+    withhold_corpus: Annotated[
+        Place | None, Doc("Corpus whose dev and test reviews must never reach pre-training either")
+    ] = None,
+    punkt: Annotated[
+        Place | None, Doc("Folder or punkt.json of a corpus whose Punkt is used, none trained")
+    ] = None,
     beam_options: Sequence[str] = (),
 ) -> CorpusResult:
     """Turn dumps of reviews into a corpus of clean sentences. Any Beam option may follow.

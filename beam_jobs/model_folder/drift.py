@@ -27,7 +27,6 @@ PRIOR = 10  # tested answers that the probabilities of a group weigh as much as
 MIN_PROFILE, MIN_NEW = 50, 30  # texts below which there is no profile, and nothing is said
 Z = 3.5  # standard errors from which on a difference is no chance: one in 2,000
 MIN_CHANGE = 0.1  # of a share, below which nothing is said, however many texts show it
-MIN_LOSS = 0.02  # of the accuracy that is expected at best
 DOUBT = 1.5  # widens the lower end by the share of texts with many unknown words
 KEPT_WORDS, SHOWN_WORDS = 200, 5  # unknown words that a unit reports, and those in a sentence
 Pair = tuple[float, float]  # of the new texts, and of the tested ones
@@ -175,14 +174,11 @@ class Drift:
     trained: int  # labels of the file that the model was trained on
 
     def describe(self) -> str:
-        """Return a sentence."""
         said = self.findings or ["like the reviews that the model was tested on"]
         interval = f"{self.low:.0%} to {self.high:.0%}; {self.tested:.0%} on test"
         said = [*said, f"expected accuracy {self.expected:.0%} ({interval})"]
         if self.accuracy is not None:
             said.append(f"by its own {self.labelled:,} labels {self.accuracy:.1%}")
-        if self.trained:
-            said.append(f"{self.trained:,} labels that it was trained on are left out")
         return "; ".join(said)
 
 
@@ -192,42 +188,36 @@ def compare_texts(
     """Return how new texts differ from the tested ones; None where there are too few. Of `labelled`
     answers `right` are right; texts that the model was `trained` on are not among them.
     """
-    old = profile.tested
     if new.n < MIN_NEW:
         return None
-    rare, tested_rare = (float(one.grid[-1, :, 0].sum() / one.n) for one in (new, old))
-    expected, low, high = estimate_accuracy(profile, new, max(0.0, rare - tested_rare))
+    old, findings = profile.tested, list[str]()
     of, spoken = (new.n, old.n), (new.languages.total() or 1, old.languages.total() or 1)
-    tested = float(old.grid[..., 2].sum() / old.n)
-    unknown = new.unknown / new.n, old.unknown / old.n
     languages = {
         name: (count / spoken[0], old.languages[name] / spoken[1])
         for name, count in new.languages.most_common(SHOWN_WORDS)
     }
+    for name, (now, then) in languages.items():
+        if old.languages and is_change((now, then), spoken) and now > then:
+            learnt = f"{then:.0%} of those it learnt from"
+            findings.append(f"{now:.0%} of the texts are in the language {name} ({learnt})")
+    unknown = new.unknown / new.n, old.unknown / old.n
+    rare, usual = (float(one.grid[-1, :, 0].sum() / one.n) for one in (new, old))
+    if is_change((rare, usual), of) and rare > usual:
+        words = ", ".join(word for word, _ in new.words.most_common(SHOWN_WORDS))
+        shares = f"{unknown[0]:.0%} of the words are unknown ({unknown[1]:.0%} on test)"
+        findings.append(f"{shares}: {words}")
     both = zip((new.answers / new.n).tolist(), (old.answers / old.n).tolist(), strict=True)
     answers = dict(zip(profile.labels, both, strict=True))
-    findings = [
-        f"{now:.0%} of the texts are in the language {name} ({then:.0%} of those it learnt from)"
-        for name, (now, then) in languages.items()
-        if old.languages and is_change((now, then), spoken) and now > then
-    ]
-    if is_change((rare, tested_rare), of) and rare > tested_rare:
-        words = ", ".join(word for word, _ in new.words.most_common(SHOWN_WORDS))
-        text = f"{unknown[0]:.0%} of the words are unknown"
-        findings.append(f"{text} ({unknown[1]:.0%} on test): {words}")
     # of equal changes one that grew comes first
     changes = {name: round(now - then, 6) for name, (now, then) in answers.items()}
     name = max(changes, key=lambda one: (abs(changes[one]), changes[one]))
     now, then = answers[name]
     if is_change((now, then), of):
         findings.append(f"{now:.0%} of the answers are {name} ({then:.0%} on test)")
-    if high < tested - MIN_LOSS:
-        findings.append("fewer answers are right")
-    accuracy = right / labelled if labelled else None
-    return Drift(
-        *(new.n, expected, low, high, tested, unknown, languages, answers, findings),
-        *(accuracy, labelled, trained),
-    )
+    expected = estimate_accuracy(profile, new, max(0.0, rare - usual))
+    tested, accuracy = float(old.grid[..., 2].sum() / old.n), right / labelled if labelled else None
+    counts = unknown, languages, answers, findings, accuracy, labelled, trained
+    return Drift(new.n, *expected, tested, *counts)
 
 
 def is_change(shares: Pair, of: tuple[int, int]) -> bool:

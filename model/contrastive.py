@@ -24,8 +24,9 @@ from torch.nn import functional
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.errors import refuse, require
-from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
+from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.progress import Progress
+from amazon_electra.beam_jobs.core.storage import hash_file
 from amazon_electra.model.config import (
     ALL_CORES,
     CONTRASTIVE_VERSION,

@@ -13,9 +13,10 @@ from tokenizers import Tokenizer
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.errors import require
-from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
+from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
 from amazon_electra.beam_jobs.core.nesting import find_json
 from amazon_electra.beam_jobs.core.special_tokens import count_rows
+from amazon_electra.beam_jobs.core.storage import hash_file
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.encoders import known
 from amazon_electra.model.encoders import weights as encoder_weights

@@ -15,7 +15,8 @@ from tokenizers import Tokenizer, trainers
 from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.errors import refuse, require
-from amazon_electra.beam_jobs.core.files import hash_file, make_writable_folder, write_json
+from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
+from amazon_electra.beam_jobs.core.storage import hash_file
 from amazon_electra.model.config import MIN_VOCABULARY, VocabularyConfig
 from amazon_electra.model.results import VocabularyResult
 from amazon_electra.model.wordpiece import (

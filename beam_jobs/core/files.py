@@ -63,12 +63,6 @@ def link_path(source: Path, folder: Path) -> None:
         link(str(source), str(folder / source.name))
 
 
-def hash_file(path: str | os.PathLike) -> str:
-    """Return the SHA-256 of a local file as 64 hex digits."""
-    with open(path, "rb") as file:
-        return hash_stream(file)
-
-
 def hash_stream(file: IO[bytes]) -> str:
     """Return the SHA-256 of what is left of an open file as 64 hex digits."""
     return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]

@@ -126,8 +126,6 @@ def parse_field(kind: type[Settings], name: str, text: str) -> Any:
         return adapter.validate_python(parse_text(field.annotation, text))
     except ValidationError as invalid:
         raise UserError(list_mistakes(invalid)[0].message, name, text) from None
-    except UserError as mistake:
-        raise UserError(mistake.message, name, text) from None
 
 
 def replace_settings(

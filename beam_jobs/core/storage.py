@@ -73,7 +73,7 @@ def join_path(folder: str | os.PathLike, *names: str) -> str:
     return os.path.join(folder, *names)
 
 
-def open_bytes(path: str, block_bytes: int | None = None) -> BinaryIO:
+def open_bytes(path: str | os.PathLike, block_bytes: int | None = None) -> BinaryIO:
     """Open a file; of one in a store so many bytes are fetched ahead (None: its own default)."""
     if not is_remote(path):
         return open(path, "rb")
@@ -129,7 +129,7 @@ def map_paths(function: Callable[[str], T], paths: Iterable[str]) -> Iterator[T]
             yield from pool.map(function, waiting[first : first + 4 * PATHS_AT_ONCE])
 
 
-def hash_file(path: str) -> str:
+def hash_file(path: str | os.PathLike) -> str:
     """Return the SHA-256 of a file as 64 hex digits."""
     with open_bytes(path) as file:
         return files.hash_stream(file)
@@ -246,11 +246,6 @@ def write_json(path: str | os.PathLike, content: Any) -> None:
     """Write `content` as JSON; bytes of file names that are not UTF-8 stand there as escapes."""
     text = json.dumps(content, ensure_ascii=False) + "\n"
     write_bytes(path, text.encode(errors="backslashreplace"))
-
-
-def expand_patterns(patterns: Iterable[str], field: str = "input") -> list[str]:
-    """Return every file that the patterns name, each once, sorted by name."""
-    return list(list_files(patterns, field))
 
 
 def list_files(patterns: Iterable[str], field: str = "input") -> dict[str, Identity | None]:

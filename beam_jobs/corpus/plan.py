@@ -102,7 +102,7 @@ def plan_corpus(
     files = [add_id_column(file, config.id) for file in listed]
     work_units.check_split_field(config.split_by, files)
     storage.check_output(str(output), [file.path for file in files])
-    withheld = storage.expand_patterns(list_patterns(withhold), "withhold")
+    withheld = storage.list_files(list_patterns(withhold), "withhold")
     others, digest = list_corpus(str(withhold_corpus)) if withhold_corpus else ([], "")
     identity = [
         *dict.fromkeys(file.identity for file in files),

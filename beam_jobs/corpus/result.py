@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.corpus import write
 from amazon_electra.beam_jobs.corpus.plan import CorpusPlan
 from amazon_electra.beam_jobs.corpus.prepare import NO_KEY
-from amazon_electra.beam_jobs.corpus.write import WrittenUnit
+from amazon_electra.beam_jobs.corpus.write import WrittenUnit, sum_counts
 from amazon_electra.beam_jobs.engine.units import check_failed
 from amazon_electra.beam_jobs.labels import values
 from amazon_electra.beam_jobs.labels.classes import TRAINED_SPLITS, choose_classes, warn_of_label
@@ -36,14 +36,6 @@ def read_finished(folder: str, kind: Callable[..., T]) -> list[T]:
     """Return the counts of finished units, each of a kind, in the order of the dump."""
     paths = [storage.join_path(folder, name) for name in list_finished(folder)]
     return [kind(**json.loads(found)) for found in storage.map_paths(storage.read_bytes, paths)]
-
-
-def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return name → sum over the units, in the order of the names."""
-    sums: Counter[str] = Counter()
-    for unit in counts:
-        sums.update(unit)
-    return dict(sorted(sums.items()))
 
 
 def write_totals(
@@ -90,29 +82,25 @@ def summarize_corpus(
     for first, second in zip(prepared, written, strict=True):
         files[first.file]["read"] += first.read
         files[first.file]["kept"] += second.kept
-    typed, labels, contradictory, about = {}, {}, {}, []
+    typed, labels, about = {}, {}, list[str]()
     for column, known in write.decide_labels(prepared, plan.config).items():
         typed[column] = values.keep_frequent(write.count_values(prepared, column))
-        found = labels[column] = choose_classes(
-            sum_counts(unit.labels.get(column, {}) for unit in written)
-        )
-        several = contradictory[column] = sum_counts(
-            unit.contradicted.get(column, {}) for unit in written
-        )
-        about.append(warn_of_label(column, found))
+        labels[column] = choose_classes(write.count_values(written, column))
+        about.append(warn_of_label(column, labels[column]))
         if joined := values.describe_values(typed[column], known, column):
             about.append(f"label {column}: {joined}")
+        several = sum_counts(unit.contradicted.get(column, {}) for unit in written)
         for both, n in Counter(several).most_common(values.SHOWN):
             about.append(f"label {column}: {n:,} texts with both {both}, which are in no class")
     scale = write.decide_scale(prepared, plan.config.stars_scale)
     if not plan.config.stars_scale and scale.name == "0-10":
         about.append(ON_TEN)
-    notes = [unit.notes for unit in prepared]
-    for unit in prepared:
-        ratings = decode_ratings(unit.ratings)
-        mapped = scale.map_ratings(np.array([number for number, _ in ratings]))
-        unknown = sum(n for n, code in zip(ratings.values(), mapped, strict=True) if not code)
-        notes.append({"stars_unknown": unknown} if unknown else {})
+    ratings = decode_ratings(sum_counts(unit.ratings for unit in prepared))
+    mapped = scale.map_ratings(np.array([number for number, _ in ratings]))
+    unknown = sum(n for n, code in zip(ratings.values(), mapped, strict=True) if not code)
+    noted = sum_counts(
+        [*(unit.notes for unit in prepared), {"stars_unknown": unknown} if unknown else {}]
+    )
     sides, lost = sum_counts(unit.splits for unit in written), dropped.get("withheld", 0)
     of = lost + sum(sides.get(side, 0) for side in TRAINED_SPLITS)
     if lost > MIN_WITHHELD * of:
@@ -120,7 +108,6 @@ def summarize_corpus(
             f"{lost:,} of {of:,} reviews to train on ({lost / of:.0%}) are withheld: they nearly "
             "repeat dev or test reviews or evaluation texts"
         )
-    noted = sum_counts(notes)
     return {
         "bytes": sum(unit.bytes for unit in prepared),
         "read": read,
@@ -139,7 +126,6 @@ def summarize_corpus(
         **({"withheld_files": list(plan.withheld_names)} if plan.withheld_names else {}),
         **({"withheld_corpus": plan.withheld_digest} if plan.withheld_digest else {}),
         **({"labels": labels, "label_values": typed} if labels else {}),
-        **({"contradictory_labels": contradictory} if any(contradictory.values()) else {}),
         **({"warnings": warnings} if (warnings := list(filter(None, about))) else {}),
     }
 

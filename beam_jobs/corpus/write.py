@@ -92,12 +92,16 @@ def decide_scale(units: Sequence[PreparedUnit], given: str | None) -> Scale:
     return stars.decide_scales(files, where, given)
 
 
-def count_values(units: Sequence[PreparedUnit], column: str) -> dict[str, int]:
-    """Return how often each value of a label occurs as typed."""
-    counts = Counter[str]()
-    for unit in units:
-        counts.update(unit.labels.get(column, {}))
-    return dict(sorted(counts.items()))
+def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return name → sum over the units, in the order of the names."""
+    sums = Counter[str]()
+    for unit in counts:
+        sums.update(unit)
+    return dict(sorted(sums.items()))
+
+
+def count_values(units: Iterable[PreparedUnit | WrittenUnit], column: str) -> dict[str, int]:
+    return sum_counts(unit.labels.get(column, {}) for unit in units)
 
 
 def decide_labels(

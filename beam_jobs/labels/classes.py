@@ -66,15 +66,12 @@ def choose_classes(counts: Mapping[str, int]) -> dict[str, Any]:
 def warn_of_label(column: str, found: Mapping[str, Any]) -> str:
     """Return what is wrong with the classes of a label, or nothing."""
     rare, left_out = found["left_out"]["most_frequent"], found["left_out"]["values"]
-    shown = ", ".join(f"{value} ({n})" for value, n in rare.items())
-    shown += f" and {left_out - len(rare):,} more" if left_out > len(rare) else ""
+    few = ", ".join(f"{value} ({n})" for value, n in rare.items())
+    few += f" and {left_out - len(rare):,} more" if left_out > len(rare) else ""
+    about = f"left out, with fewer than {MIN_LABELLED} reviews to train on: {few}" if few else ""
     if not found["classes"]:
-        return (
-            f"label {column}: {found['found']:,} values have {MIN_LABELLED} reviews to train on; "
-            f"a task needs 2 to {MAX_CLASSES}" + (f"; rarer: {shown}" if shown else "")
-        )
-    few = f"left out, with fewer than {MIN_LABELLED} reviews to train on: {shown}"
-    return f"label {column}: {few}" if left_out else ""
+        about = f"{found['found']:,} classes, a task needs 2 to {MAX_CLASSES}; {about}"
+    return f"label {column}: {about}" if about else ""
 
 
 def order_classes(classes: Sequence[str]) -> list[str]:

@@ -216,8 +216,10 @@ def compare_texts(
         findings.append(f"{now:.0%} of the answers are {name} ({then:.0%} on test)")
     expected = estimate_accuracy(profile, new, max(0.0, rare - usual))
     tested, accuracy = float(old.grid[..., 2].sum() / old.n), right / labelled if labelled else None
-    counts = unknown, languages, answers, findings, accuracy, labelled, trained
-    return Drift(new.n, *expected, tested, *counts)
+    return Drift(
+        *(new.n, *expected, tested, unknown, languages, answers, findings),
+        *(accuracy, labelled, trained),
+    )
 
 
 def is_change(shares: Pair, of: tuple[int, int]) -> bool:

@@ -23,7 +23,8 @@ from apache_beam.utils.shared import Shared
 from amazon_electra.beam_jobs.config import SCORING_TOTALS, ScoringConfig
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.command import give_memory_back
-from amazon_electra.beam_jobs.corpus.result import read_finished, sum_counts
+from amazon_electra.beam_jobs.corpus.result import read_finished
+from amazon_electra.beam_jobs.corpus.write import sum_counts
 from amazon_electra.beam_jobs.engine.units import add_to_counters, attempt, check_failed
 from amazon_electra.beam_jobs.labels.stars import encode_ratings
 from amazon_electra.beam_jobs.labels.values import LABEL, TASK

@@ -84,8 +84,8 @@ def list_files(given: str, store: Store, field: str = FIELD) -> list[str]:
                 storage.write_bytes(sample, local.read_bytes())
         return [sample]
     if storage.is_remote(given):
-        return sorted(storage.expand_patterns([given], field))
-    found = sorted(map(Path, storage.expand_patterns([str(Path(given).expanduser())], field)))
+        return sorted(storage.list_files([given], field))
+    found = sorted(map(Path, storage.list_files([str(Path(given).expanduser())], field)))
     for path in found:  # a link to nothing, or to itself, too
         require(os.access(path, os.R_OK), "cannot be read", field, path)
     require(any(path.stat().st_size for path in found), "is empty", field, found[0])

@@ -20,8 +20,8 @@ from amazon_electra.beam_jobs.core.errors import (
     refuse,
     require,
 )
-from amazon_electra.beam_jobs.core.files import atomic_path, hash_file
-from amazon_electra.beam_jobs.core.storage import report_unreachable
+from amazon_electra.beam_jobs.core.files import atomic_path
+from amazon_electra.beam_jobs.core.storage import hash_file, report_unreachable
 from amazon_electra.flows.configuration.addresses import has_secret
 
 log = logging.getLogger("amazon_electra")

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from amazon_electra.beam_jobs.core.errors import refuse, require
-from amazon_electra.beam_jobs.core.files import hash_file
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
+from amazon_electra.beam_jobs.core.storage import hash_file
 
 FOOTER_KEY = b"amazon_electra"
 SAMPLED_SEQUENCES = 4096  # from which the cost of a sequence is estimated

@@ -11,8 +11,8 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from amazon_electra.beam_jobs.core.errors import require
-from amazon_electra.beam_jobs.core.files import hash_file
 from amazon_electra.beam_jobs.core.special_tokens import count_rows
+from amazon_electra.beam_jobs.core.storage import hash_file
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.config import PretrainingConfig
 from amazon_electra.model.encoders import export

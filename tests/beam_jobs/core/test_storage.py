@@ -39,7 +39,7 @@ def folder(request, tmp_path):
 
 @pytest.mark.parametrize("pattern", STANDS_FOR)
 def test_what_a_pattern_stands_for(folder, pattern):
-    found = storage.expand_patterns([folder + pattern])
+    found = [*storage.list_files([folder + pattern])]
     assert [path.rsplit("/", 1)[1] for path in found] == STANDS_FOR[pattern]
     assert all(storage.read_bytes(path) == b"{}" for path in found)
 
@@ -47,15 +47,15 @@ def test_what_a_pattern_stands_for(folder, pattern):
 def test_brackets_in_the_name_of_a_file_are_no_pattern(folder):
     for name in ("reviews[1].json", "reviews1.json"):
         storage.write_bytes(storage.join_path(folder, "downloads", name), name.encode())
-    [found] = storage.expand_patterns([f"{folder}/downloads/reviews[1].json"])
+    [found] = storage.list_files([f"{folder}/downloads/reviews[1].json"])
     assert storage.read_bytes(found) == b"reviews[1].json"
-    [found] = storage.expand_patterns([f"{folder}/downloads/reviews[0-9].json"])
+    [found] = storage.list_files([f"{folder}/downloads/reviews[0-9].json"])
     assert storage.read_bytes(found) == b"reviews1.json"
 
 
 def test_what_stands_for_nothing_is_named(folder):
     with refuses(field="withhold", value=f"{folder}/*.csv"):
-        storage.expand_patterns([f"{folder}/*.csv"], "withhold")
+        storage.list_files([f"{folder}/*.csv"], "withhold")
 
 
 def test_a_file_whose_server_tells_no_length_is_refused(tmp_path, monkeypatch):
@@ -81,7 +81,7 @@ def test_named_files_of_a_store_are_each_asked_for_once_and_side_by_side(tmp_pat
 
     monkeypatch.setattr(type(there), "info", note_info)
     monkeypatch.setattr(type(there), "exists", lambda _, path: pytest.fail(f"{path} again"))
-    assert storage.expand_patterns(paths) == paths
+    assert [*storage.list_files(paths)] == paths
     monkeypatch.undo()
     there.rm(str(tmp_path), recursive=True)
     assert sorted(asked) == [f"{i}.json" for i in range(8)]
@@ -118,16 +118,16 @@ def test_changed_bytes_make_another_file(place, tmp_path, monkeypatch):
             monkeypatch.setenv(name, value)
         path = f"{tmp_path if place == 'a folder' else place}/reviews.json"
         storage.write_bytes(path, b"one")
-        [path] = storage.expand_patterns([path])
+        [path] = storage.list_files([path])
         before = storage.describe_identity(path)
         storage.check_unchanged(before)
-        storage.expand_patterns([path.rpartition("/")[0]])
+        storage.list_files([path.rpartition("/")[0]])
         other, inner = fsspec.core.url_to_fs(path, skip_instance_cache=True)  # another process
         other.pipe_file(inner, b"two")
         assert storage.describe_identity(path)[1] == before[1]
         with refuses("reviews.json"):
             storage.check_unchanged(before)
-        storage.expand_patterns([path])
+        storage.list_files([path])
         assert storage.describe_identity(path) != before
         storage.remove_path(path)
         with refuses(socket.gethostname()) as missing:

@@ -8,7 +8,7 @@ import pytest
 from amazon_electra.beam_jobs import shards_job
 from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.core.command_line import call_job
-from amazon_electra.beam_jobs.core.files import hash_file
+from amazon_electra.beam_jobs.core.storage import hash_file
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.lines import Reject, Tally
 from tests.beam_jobs.dumps import review, rows_of, run_job, text_of, write_lines

@@ -149,8 +149,9 @@ def test_copies_with_different_classes_are_counted_and_none_wins(tmp_path, folds
     arguments = ("--labels", "why", "--fold-labels", folds)
     result = run_job(tmp_path / "a", "--input", dump, *arguments)
     twice = {} if folds == "true" else {"GOOD and good": 20}
-    assert result["contradictory_labels"] == {"why": {"bad and good": 40, **twice}}
-    assert any("40 texts with both bad and good" in line for line in result["warnings"])
+    said = " ".join(result["warnings"])
+    assert "40 texts with both bad and good" in said
+    assert all(f"{n} texts with both {both}" in said for both, n in twice.items())
     labels = [row["label.why"] for row in rows_of(tmp_path / "a")]
     assert len(labels) == 200
     assert labels.count(None) >= 40 + sum(twice.values())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from amazon_electra.beam_jobs.core.files import hash_file
+from amazon_electra.beam_jobs.core.storage import hash_file
 from amazon_electra.flows.stages.origin import build_external_stage
 from amazon_electra.flows.stages.report import describe_arm, group_by_arm, is_held_out
 from amazon_electra.flows.store.store import Store

@@ -67,7 +67,7 @@ def graph(run: RunPlan, find_champion: FindChampion = None) -> Groups:
             raise
         made = [stage for stage in made if store.manifest(stage)]
         again = report.format_command(p, "run")
-        run.note(f"stopped: model and report are made of what is complete; go on with: {again}")
+        run.note(f"stopped: the model is the best of what is complete; continue with: {again}")
     causes = {cell.title: planning.find_failure(cell, failed) for cell in cells}
     cells, curve = (
         [c for c in own if not planning.find_failure(c, failed)] for own in (cells, curve)

@@ -59,7 +59,6 @@ def score(
 
 
 def build_scoring_graph(pipeline: beam.Pipeline, plan: ScoringPlan) -> None:
-    """Cut the dump into units; score each."""
     _ = (
         pipeline
         | "List files" >> beam.Create(sort_largest_first(plan.files, lambda file: file.plain_size))

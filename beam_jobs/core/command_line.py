@@ -142,7 +142,6 @@ def make_command(
 
 
 def find_model(hint: Any) -> type[Settings] | None:
-    """Return the model that an argument is, or is annotated with."""
     parts = get_args(hint) if get_origin(hint) is Annotated else [hint]
     return next((p for p in parts if isinstance(p, type) and issubclass(p, Settings)), None)
 
@@ -194,7 +193,6 @@ def name_option(path: str) -> str:
 
 
 def describe_field(field: FieldInfo) -> str:
-    """Return what the help says of an option: meaning, bounds and default."""
     notes = [f"{BOUNDS[bound]} {number}" for bound, number in list_bounds(field).items()]
     if not field.is_required() and field.default not in (None, "", (), []):
         notes.append(f"default: {format_value(field.default)}")

@@ -39,7 +39,6 @@ class UserError(ValueError):
 
 
 def require(holds: object, message: str, field: str = "", value: Any = None) -> None:
-    """Raise UserError with message, field and value unless something holds."""
     if not holds:
         raise UserError(message, field, value)
 
@@ -65,7 +64,6 @@ def name_setting(field: str, value: Any = None) -> str:
 
 
 def show_option(option: str, value: Any) -> str:
-    """Return an option with its value as it is typed, for a sentence."""
     return f"`{name_setting(option, value)}`"
 
 

@@ -64,12 +64,10 @@ def link_path(source: Path, folder: Path) -> None:
 
 
 def hash_stream(file: IO[bytes]) -> str:
-    """Return the SHA-256 of what is left of an open file as 64 hex digits."""
     return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
 def hash_bytes(content: bytes) -> str:
-    """Return the SHA-256 of bytes as 64 hex digits."""
     return hashlib.sha256(content).hexdigest()
 
 

@@ -72,7 +72,6 @@ def announce_job(address: str) -> None:
 
 
 def format_count(number: int, noun: str) -> str:
-    """Return `1 file` or `2,000 files`."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 

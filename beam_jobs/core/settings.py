@@ -59,7 +59,6 @@ class Settings(BaseModel):
         return values
 
     def replace(self, **changes: Any) -> Self:
-        """Return the same settings with some changed, checked anew."""
         return type(self)(**{**dict(self), **changes})
 
     def pick(self, kind: "type[Settings]") -> dict[str, Any]:
@@ -117,7 +116,6 @@ def join_mistakes(invalid: ValidationError) -> UserError:
 
 
 def parse_field(kind: type[Settings], name: str, text: str) -> Any:
-    """Return the value of one field from its text."""
     require(name in kind.model_fields, list_valid(kind.model_fields), name, text)
     field = kind.model_fields[name]
     hint: Any = Annotated[field.annotation, field]

@@ -130,7 +130,6 @@ def map_paths(function: Callable[[str], T], paths: Iterable[str]) -> Iterator[T]
 
 
 def hash_file(path: str | os.PathLike) -> str:
-    """Return the SHA-256 of a file as 64 hex digits."""
     with open_bytes(path) as file:
         return files.hash_stream(file)
 
@@ -173,7 +172,6 @@ def list_names(folder: str) -> list[str]:
 
 
 def remove_path(path: str) -> None:
-    """Remove a file, or a folder with all it holds, if it is there."""
     fs, inner = open_store(path)
     with suppress(FileNotFoundError):
         fs.rm(inner, recursive=True)

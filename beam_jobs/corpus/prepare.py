@@ -52,7 +52,6 @@ SCHEMA = pa.schema(
 )
 NO_KEY = "split_by_missing"  # note that counts the reviews without what the split is by
 MAX_RATINGS = 1000  # distinct ratings that are counted in a unit: more are on no scale
-MAX_ID = 200  # characters of an id; what is longer is none
 MAX_VALUES = 10_000  # distinct values of a label in a unit: a column with more holds no classes
 
 
@@ -69,7 +68,6 @@ class Preparation:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Columns of the user's own classes."""
         return tuple(dict.fromkeys(self.config.labels))
 
     @property
@@ -258,7 +256,6 @@ class UnitReader:
             if reason:
                 self.dropped[reason] += 1
                 continue
-            own_id = format_id(item[1].get(mapping[ID])) if ID in mapping else None
             product = splits.hash_identifier(review.item_id)
             of = (file.source, review.item_id, review.user_id, review.timestamp, "")
             yield Draft(
@@ -271,12 +268,11 @@ class UnitReader:
                 key=splits.hash_identifier(review.user_id) if by == "user" else product,
                 day=dates.parse_day(review.timestamp, order) if by == "time" else None,
                 row=self.read,
-                id=own_id if own_id and len(own_id) <= MAX_ID else None,
+                id=format_id(item[1].get(mapping[ID])) if ID in mapping else None,
                 month=dates.read_month(review.timestamp, order),
             )
 
     def clean_text(self, text: Any) -> tuple[str, str]:
-        """Return the clean text, or why there is none."""
         most, least = self.config.max_characters, self.config.min_words
         if not isinstance(text, str):
             return "", "no text" if text is None else "text is not a string"

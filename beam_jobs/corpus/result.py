@@ -87,8 +87,8 @@ def summarize_corpus(
         typed[column] = values.keep_frequent(write.count_values(prepared, column))
         labels[column] = choose_classes(write.count_values(written, column))
         about.append(warn_of_label(column, labels[column]))
-        if joined := values.describe_values(typed[column], known, column):
-            about.append(f"label {column}: {joined}")
+        if offer := values.offer_first_level(known.names.values(), column):
+            about.append(f"label {column}: {offer}")
         several = sum_counts(unit.contradicted.get(column, {}) for unit in written)
         for both, n in Counter(several).most_common(values.SHOWN):
             about.append(f"label {column}: {n:,} texts with both {both}, which are in no class")

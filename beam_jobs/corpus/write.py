@@ -93,7 +93,6 @@ def decide_scale(units: Sequence[PreparedUnit], given: str | None) -> Scale:
 
 
 def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return name → sum over the units, in the order of the names."""
     sums = Counter[str]()
     for unit in counts:
         sums.update(unit)
@@ -107,7 +106,6 @@ def count_values(units: Iterable[PreparedUnit | WrittenUnit], column: str) -> di
 def decide_labels(
     units: Sequence[PreparedUnit], config: CorpusConfig
 ) -> dict[str, values.LabelValues]:
-    """Return what the values of each label are, by all of them."""
     return {
         column: values.decide_values(count_values(units, column), config.fold_labels)
         for column in dict.fromkeys(config.labels)
@@ -183,7 +181,6 @@ class UnitTables:
     contradicted: list[dict[str, Any]] = field(default_factory=list)  # texts with several classes
 
     def write(self, folders: Folders) -> WrittenUnit:
-        """Write the unit's files of the corpus."""
         unit, join = self.size.unit, storage.join_path
         own = [pa.field(f"{values.LABEL}{column}", NAMES) for column in self.classes]
         schema = pa.schema([*CORPUS_SCHEMA, *own])

@@ -70,7 +70,8 @@ def warn_of_label(column: str, found: Mapping[str, Any]) -> str:
     few += f" and {left_out - len(rare):,} more" if left_out > len(rare) else ""
     about = f"left out, with fewer than {MIN_LABELLED} reviews to train on: {few}" if few else ""
     if not found["classes"]:
-        about = f"{found['found']:,} classes, a task needs 2 to {MAX_CLASSES}; {about}"
+        enough = f"{found['found']:,} values have {MIN_LABELLED} reviews to train on"
+        about = f"{enough}; a task needs 2 to {MAX_CLASSES}" + f"; {about}" * bool(about)
     return f"label {column}: {about}" if about else ""
 
 

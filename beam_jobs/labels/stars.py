@@ -228,7 +228,6 @@ def decide_scales(
 
 
 def encode_ratings(counts: Mapping[Rating, int]) -> dict[str, int]:
-    """Return counts of ratings with names that JSON can have."""
     return {f"{number!r}/{top!r}": n for (number, top), n in sorted(counts.items())}
 
 

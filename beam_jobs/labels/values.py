@@ -151,24 +151,14 @@ def hash_value(value: str | None, folds: bool) -> int:
     return xxhash.xxh32_intdigest(SEVERAL.join(sorted(parts)).encode("utf-8", "surrogatepass"))
 
 
-def describe_values(counts: Mapping[str, int], values: LabelValues, column: str) -> str:
-    """Return a line about values, as typed, that are one class, and about paths, of which there may
-    be a task of the first levels; nothing without any.
-    """
-    spellings: dict[str, set[str]] = {}
-    for part in (part for value in counts for part in values.split_cell(value)):
-        spellings.setdefault(values.find_class(part) or part, set()).add(part)
-    joined = sorted((name, sorted(typed)) for name, typed in spellings.items() if len(typed) > 1)
-    shown = [f"{', '.join(typed[:SHOWN])} → {name}" for name, typed in joined[:SHOWN]]
-    how = "; `fold_labels false` keeps them apart"
-    said = [f"spellings that are one class: {'; '.join(shown)}{how}"] if joined else []
+def offer_first_level(classes: Iterable[str], column: str) -> str:
+    """Return how the first levels of paths become a task, where most classes are paths."""
+    names = list(classes)
     for sign in PATH_SIGNS:
-        if 2 * sum(sign in name for name in spellings) > len(spellings):
-            said.append(f"{show_option('--label', column + sign)} reads the first levels of paths")
-            break
-    return "; ".join(said)
+        if 2 * sum(sign in name for name in names) > len(names):
+            return f"{show_option('--label', column + sign)} reads the first levels of paths"
+    return ""
 
 
 def keep_frequent(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return MAX_SPELLINGS values at most, the most frequent ones."""
     return dict(sorted(Counter(dict(sorted(counts.items()))).most_common(MAX_SPELLINGS)))

@@ -21,7 +21,6 @@ MAX_SKETCHED = 200_000  # texts whose shingles are kept; of more only exact copi
 
 @lru_cache(maxsize=2)
 def fold_text(text: str) -> str:
-    """Return the text in one case with single spaces."""
     return " ".join(text.casefold().split())
 
 
@@ -45,7 +44,6 @@ def _hash(text: str) -> int:
 
 
 def save_sketches(texts: Sequence[str], folder: Path) -> None:
-    """Write the sketches of the texts that a model was trained on to its folder."""
     if len(texts) > MAX_SKETCHED:
         sketches = np.array([[_hash(fold_text(text))] for text in texts], np.uint64)
     else:

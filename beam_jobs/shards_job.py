@@ -3,7 +3,7 @@ r"""Corpus + vocabulary → shards: packed sequences of token ids for pre-traini
     python -m amazon_electra.beam_jobs.shards_job --corpus corpus --vocabulary vocabulary \
         --output shards --max-length 128
 
-A unit (packing/plan.py) becomes one shard, or none where the split has nothing in it. The command
+A unit (packing/shards.py) becomes one shard, or none where the split has nothing in it. The command
 adds up the footers of the shards; of a template, a last step does.
 """
 
@@ -20,7 +20,7 @@ from amazon_electra.beam_jobs.core.results import ShardsResult
 from amazon_electra.beam_jobs.engine.beam_options import is_staged_only
 from amazon_electra.beam_jobs.engine.run import run_job, sort_largest_first, start_clock
 from amazon_electra.beam_jobs.packing import shards
-from amazon_electra.beam_jobs.packing.plan import ShardsPlan, plan_shards, prepare_output
+from amazon_electra.beam_jobs.packing.shards import ShardsPlan
 
 
 def make_shards(
@@ -36,8 +36,8 @@ def make_shards(
     Raises UserError for inputs that cannot be read.
     """
     measure = start_clock()
-    packing = prepare_output(config, str(vocabulary), str(output))
-    plan = plan_shards(config, packing, str(corpus), beam_options)
+    packing = shards.prepare_output(config, str(vocabulary), str(output))
+    plan = shards.plan_shards(config, packing, str(corpus), beam_options)
     shards.remove_strays(packing, plan.units)
     build, units = partial(build_shards_graph, plan=plan), len(plan.units)
     if staged := run_job(

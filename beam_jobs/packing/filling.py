@@ -82,7 +82,7 @@ class Filling:
         self._whole = Queues(max_length)
         """Starts of documents, or of the last pieces of documents, that fit."""
         self._beginnings = Beginnings(max_length, self._start_of)
-        self._cuttable = len(self._start_of)  # documents of which more is left than fits
+        self.cuttable = len(self._start_of)  # documents of which more is left than fits
         first_sentences = np.searchsorted(sentence_ends, document_ends[:-1]).tolist()
         for document, sentence in enumerate(first_sentences):
             self._offer_document(document, self._start_of[document], sentence)
@@ -93,7 +93,7 @@ class Filling:
         left = self._end_of[document] - start
         if left <= room:
             self._start_of[document] = PLACED
-            self._cuttable -= 1
+            self.cuttable -= 1
             self._whole.put(left, start)
             return
         self._start_of[document] = start
@@ -107,12 +107,7 @@ class Filling:
             beginnings.in_use |= 1 << length
             length = ends[sentence + 1] - start
 
-    def place_all(self) -> None:
-        while self._cuttable:
-            self._fill_one_sequence()
-        self._place_whole_documents()
-
-    def _fill_one_sequence(self) -> None:
+    def fill_one_sequence(self) -> None:
         specials, sequence = self._specials, len(self._room_left)
         room = self._max_length - specials
         longest_whole, longest_beginning = self._whole.find_longest, self._beginnings.find_longest
@@ -142,7 +137,7 @@ class Filling:
         self._offer_document(document, start + beginning, sentence)
         return beginning
 
-    def _place_whole_documents(self) -> None:
+    def place_whole_documents(self) -> None:
         """Place what is whole, longest first, each in the fullest sequence that has room for it."""
         gaps = Queues(self._max_length)
         for sequence, room in enumerate(self._room_left):
@@ -165,7 +160,9 @@ def fill_sequences(
     each piece needs `specials` more. A sentence longer than a sequence is cut.
     """
     filling = Filling(sentence_ends, document_ends, max_length, specials)
-    filling.place_all()
+    while filling.cuttable:
+        filling.fill_one_sequence()
+    filling.place_whole_documents()
     pieces = np.array(filling.pieces, np.int64).reshape(-1, 3)
     pieces = pieces[np.argsort(pieces[:, 0])]
     return pieces[:, 0], pieces[:, 1], pieces[:, 2]

@@ -67,7 +67,20 @@ def pack_documents(
     document_ends = drop_repeats(tokens.sentence_offsets[tokens.document_offsets])
     pieces = fill_sequences(sentence_ends, document_ends, max_length, SPECIALS)
     table = build_table(tokens, *pieces, (cls_id, sep_id), schema)
-    counts = count_packed(tokens, pieces[1], table)
+    # counted on the finished rows where they show it, so that the check means something
+    ends = tokens.sentence_offsets[tokens.document_offsets]
+    empty = int((np.diff(ends) == 0).sum())
+    nearest = np.searchsorted(tokens.sentence_offsets, pieces[1])
+    counts = Counts(
+        sequences=table.num_rows,
+        tokens=len(table["input_ids"].combine_chunks().flatten()),
+        text_tokens=len(tokens.ids),
+        documents=len(tokens.document_offsets) - 1 - empty,
+        empty_documents=empty,
+        pieces=len(table["document_starts"].combine_chunks().flatten()),
+        sentences=int((np.diff(tokens.sentence_offsets) > 0).sum()),
+        cut_sentences=int((tokens.sentence_offsets[nearest] != pieces[1]).sum()),
+    )
     whole = counts.text_tokens + SPECIALS * counts.pieces
     assert counts.tokens == whole, "packing lost or invented tokens"
     return table, counts
@@ -94,7 +107,9 @@ def build_table(
 
     first_piece = np.flatnonzero(np.diff(row_of, prepend=-1))
     row_start = starts[first_piece][row_of] if len(row_of) else starts
-    begins = find_sentence_starts(tokens, piece_starts)
+    # where sentences with a token begin, and where a cut one goes on
+    begins = tokens.sentence_offsets[:-1][np.diff(tokens.sentence_offsets) > 0]
+    begins = drop_repeats(np.sort(np.concatenate([begins, piece_starts]), kind="stable"))
     first_begin = np.searchsorted(begins, piece_starts)
     in_piece = np.diff(np.append(first_begin, len(begins)))[order]
     moved = np.repeat(starts + 1 - row_start - piece_starts[order], in_piece)
@@ -124,28 +139,3 @@ def order_rows(bins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     rows = row_of_bin[bins]
     order = np.argsort(rows, kind="stable")
     return order, rows[order]
-
-
-def find_sentence_starts(tokens: Tokens, piece_starts: np.ndarray) -> np.ndarray:
-    """Return where sentences with a token begin, and where a cut one goes on; sorted, each once."""
-    begins = tokens.sentence_offsets[:-1][np.diff(tokens.sentence_offsets) > 0]
-    both = np.concatenate([begins, piece_starts])
-    both.sort(kind="stable")
-    return drop_repeats(both)
-
-
-def count_packed(tokens: Tokens, piece_ends: np.ndarray, table: pa.Table) -> Counts:
-    """Count on the finished rows where they show it, so that the sum check means something."""
-    document_ends = tokens.sentence_offsets[tokens.document_offsets]
-    empty = int((np.diff(document_ends) == 0).sum())
-    nearest = np.searchsorted(tokens.sentence_offsets, piece_ends)
-    return Counts(
-        sequences=table.num_rows,
-        tokens=len(table["input_ids"].combine_chunks().flatten()),
-        text_tokens=len(tokens.ids),
-        documents=len(tokens.document_offsets) - 1 - empty,
-        empty_documents=empty,
-        pieces=len(table["document_starts"].combine_chunks().flatten()),
-        sentences=int((np.diff(tokens.sentence_offsets) > 0).sum()),
-        cut_sentences=int((tokens.sentence_offsets[nearest] != piece_ends).sum()),
-    )

@@ -19,8 +19,6 @@ PLAIN = r"^[!-Z\\\]^-~]+$"  # printable ASCII without the space and the opening 
 NOTHING = r"[^\x00-\x{10FFFF}]"  # matches no chunk
 PUNCTUATION = r"([!-/:-@\[-`{-~])"  # of ASCII: each mark is a word of its own to BERT
 MAX_REMEMBERED = 1 << 19  # chunks, and as many words: 150 MB; all are forgotten when full
-
-
 DOCUMENTS_AT_ONCE = 512  # encoded by one call; a thousand tokens take 100 kB
 
 
@@ -128,11 +126,7 @@ class WordIds:
 
     def encode_documents(self, documents: pa.ListArray) -> tuple[np.ndarray, np.ndarray]:
         """Return the ids of all documents (uint32), where each sentence begins, the end (int64)."""
-        return self.encode(documents.flatten())
-
-    def encode(self, texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ids of all texts (uint32) and where each begins, and the end (int64)."""
-        split = pc.split_pattern(texts, " ")
+        split = pc.split_pattern(documents.flatten(), " ")
         numbered = split.flatten().dictionary_encode()
         rows = self._find_chunk_rows(numbered.dictionary)
         ids, lengths = self._chunks.gather_ids(rows, numbered.indices.to_numpy())
@@ -149,12 +143,11 @@ class WordIds:
         plain = pc.match_substring_regex(new, self._plain)
         is_plain = plain.to_numpy(zero_copy_only=False)
         rows[unknown[is_plain]] = self._learn_plain(new.filter(plain))
-        rows[unknown[~is_plain]] = self._learn_other(new.filter(pc.invert(plain)).to_pylist())
+        others = new.filter(pc.invert(plain)).to_pylist()
+        encoded = self.tokenizer.encode_batch_fast(others, add_special_tokens=False)
+        ids = [one.ids for one in encoded]
+        rows[unknown[~is_plain]] = self._chunks.add_rows(others, *flatten_ids(ids))
         return rows
-
-    def _learn_other(self, chunks: list[str]) -> np.ndarray:
-        ids = [e.ids for e in self.tokenizer.encode_batch_fast(chunks, add_special_tokens=False)]
-        return self._chunks.add_rows(chunks, *flatten_ids(ids))
 
     def _learn_plain(self, chunks: pa.Array) -> np.ndarray:
         """Learn the ids of chunks from those of their words and marks; return the rows."""

@@ -19,7 +19,6 @@ from amazon_electra.beam_jobs.corpus import plan, prepare, write
 from amazon_electra.beam_jobs.corpus.result import finish_corpus, write_totals
 from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, exact, held_out, near
 from amazon_electra.beam_jobs.packing import shards
-from amazon_electra.beam_jobs.packing.plan import plan_shards, prepare_output
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
 from amazon_electra.beam_jobs.scoring.score_files import Rows, read_rows
@@ -166,8 +165,8 @@ def write_matches(compared: held_out.Compared, every: list[buckets.Bucket]) -> l
 def run_shard_steps(argv: list[str]) -> dict[str, Any]:
     """Makes shards by the steps of the job's graph."""
     given = read_arguments(shards_job.make_shards, argv)
-    packing = prepare_output(given["config"], given["vocabulary"], given["output"])
-    plan = plan_shards(given["config"], packing, given["corpus"], given["beam_options"])
+    packing = shards.prepare_output(given["config"], given["vocabulary"], given["output"])
+    plan = shards.plan_shards(given["config"], packing, given["corpus"], given["beam_options"])
     shards.remove_strays(plan.packing, plan.units)
     packer = shards.PackIntoShards(plan.packing)
     for unit in plan.units:

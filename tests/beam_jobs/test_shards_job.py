@@ -15,8 +15,8 @@ from amazon_electra.beam_jobs import shards_job
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.core.special_tokens import SHARDS_VERSION
 from amazon_electra.beam_jobs.engine import beam_options
-from amazon_electra.beam_jobs.packing import plan
-from amazon_electra.beam_jobs.packing.plan import VOCABULARY_FILES
+from amazon_electra.beam_jobs.packing import shards
+from amazon_electra.beam_jobs.packing.shards import VOCABULARY_FILES
 from tests.beam_jobs.dumps import run_shard_steps
 from tests.corpus_folder import write_corpus
 from tests.refusals import refuses
@@ -41,7 +41,7 @@ def corpus(tmp_path_factory, reviews) -> Path:
 
 @pytest.fixture(autouse=True)
 def small_units(monkeypatch):
-    monkeypatch.setattr(plan, "MIN_UNIT_ROWS", 150)
+    monkeypatch.setattr(shards, "MIN_UNIT_ROWS", 150)
 
 
 def job(corpus: Path, vocabulary: Path, output: Path, *more: str) -> dict:

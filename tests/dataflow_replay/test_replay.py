@@ -93,7 +93,7 @@ def staged(cloud, corpus, vocabulary, tmp_path_factory) -> Path:  # noqa: F811
     folder = tmp_path_factory.mktemp("dataflow") / "staged"
     words = ["--corpus", put_folder(cloud, corpus, "corpus-in")]
     words += ["--vocabulary", put_folder(cloud, vocabulary, "vocabulary")]
-    with patch("amazon_electra.beam_jobs.packing.plan.MIN_UNIT_ROWS", 150):
+    with patch("amazon_electra.beam_jobs.packing.shards.MIN_UNIT_ROWS", 150):
         stage(
             partial(call_job, shards_job.make_shards),
             [*words, "--output", "gs://bucket/shards", "--max_length", "64"],

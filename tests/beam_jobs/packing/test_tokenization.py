@@ -43,7 +43,7 @@ def tokenizer(lower_case: bool = True, strip_accents: bool = True) -> Tokenizer:
 
 
 def assert_equal_ids(word_ids: WordIds, reference: Tokenizer, texts: list[str]) -> None:
-    ids, offsets = word_ids.encode(pa.array(texts, pa.string()))
+    ids, offsets = word_ids.encode_documents(pa.array([texts], pa.list_(pa.string())))
     found = [ids[start:end].tolist() for start, end in itertools.pairwise(offsets)]
     expected = [e.ids for e in reference.encode_batch_fast(texts, add_special_tokens=False)]
     assert list(zip(texts, found, strict=True)) == list(zip(texts, expected, strict=True))
@@ -77,11 +77,11 @@ def test_what_is_remembered_is_bounded_and_serves_the_next_batch():
     word_ids, held = WordIds(tokenizer(), remembered=200), []
     for _ in range(30):
         words = {"".join(draw.choice("ab12") for _ in range(4)) + draw.choice("!é") for _ in "ab"}
-        word_ids.encode(pa.array([" ".join(word * 2 for word in words)]))
+        word_ids.encode_documents(pa.array([[" ".join(word * 2 for word in words)]]))
         held.append(len(word_ids._chunks.row_of))
     assert max(held) <= 200
     assert held[0] < held[10] < held[20]
-    word_ids.encode(pa.array([" ".join(f"a{i}" for i in range(190))]))
+    word_ids.encode_documents(pa.array([[" ".join(f"a{i}" for i in range(190))]]))
     assert len(word_ids._chunks.row_of) == 190, "all are forgotten when it is full"
     assert len(word_ids._words.row_of) <= 200
 

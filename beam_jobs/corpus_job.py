@@ -35,7 +35,7 @@ from amazon_electra.beam_jobs.corpus.plan import (
     CorpusPlan,
     plan_corpus,
 )
-from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, exact, held_out, near
+from amazon_electra.beam_jobs.deduplication import buckets, exact, held_out, near
 from amazon_electra.beam_jobs.engine import beam_options as engines
 from amazon_electra.beam_jobs.engine.run import Spread, run_job, sort_largest_first, start_clock
 from amazon_electra.beam_jobs.reading import work_units
@@ -227,7 +227,7 @@ def match_held_out(
         compared
         | "List held-out texts" >> beam.FlatMap(held_out.Compared.list_files)
         | "Spread held-out texts" >> Spread(plan.engine)
-        | "Count common n-grams" >> beam.FlatMap(common_ngrams.write_counts, folder, common)
+        | "Count common n-grams" >> beam.FlatMap(held_out.write_counts, folder, common)
     )
     return AsList(
         run_buckets

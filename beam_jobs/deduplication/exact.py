@@ -73,21 +73,14 @@ def find_contradictions(
     bucket: Bucket, folder: str, counts: list[UnitSize], labels: int
 ) -> Iterator[UnitRows]:
     """Yield CONTRADICTION by unit, of reviews that stay of copies with different classes."""
+    kind = "codes", make_codes_kind(labels)
+    codes = list(buckets.read_units(bucket, folder, counts, "hashes", kind))
     parts = list(buckets.read_units(bucket, folder, counts, "hashes"))
-    rows = "codes", make_codes_kind(labels)
-    codes = list(buckets.read_units(bucket, folder, counts, "hashes", rows))
-    return collect_units(compare_labels(parts, codes), counts)
-
-
-def compare_labels(
-    parts: list[np.ndarray], codes: list[np.ndarray]
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield CONTRADICTION of a bucket by the number of their unit; `codes` lie beside `parts`."""
     rows, unit, order = sort_copies(parts)
     is_first = mark_firsts(rows["high"][order], rows["low"][order])
-    firsts = order[is_first]
-    group = np.cumsum(is_first) - 1
-    for column in range(codes[0]["codes"].shape[1] if codes else 0):
+    firsts, group = order[is_first], np.cumsum(is_first) - 1
+    by_unit: list[tuple[int, np.ndarray]] = []
+    for column in range(labels if codes else 0):
         values = np.concatenate([each["codes"][:, column] for each in codes])[order]
         known = np.flatnonzero(values)
         known = known[np.lexsort((values[known], group[known]))]
@@ -101,7 +94,8 @@ def compare_labels(
             places = bounds[several] + k
             is_there = places < bounds[several + 1]
             found["codes"][is_there, k] = values[known[places[is_there]]]
-        yield from group_by_unit(unit[texts], found)
+        by_unit += group_by_unit(unit[texts], found)
+    return collect_units(by_unit, counts)
 
 
 def group_by_unit(units: np.ndarray, rows: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

@@ -1,11 +1,14 @@
 """Finds the reviews that repeat a held-out text, or nearly so, so that none is trained on.
 
 Two texts nearly repeat each other if the shorter one has half of its runs of 8 words in the other,
-but for those that many texts share (common_ngrams.py). Shorter texts are withheld only if the words
-are equal: "i love it" is in half of all reviews. No worker holds more than a bucket of them.
+but for common n-grams, which many reviews share, such as a disclaimer. Shorter texts are withheld
+only if the words are equal: "i love it" is in half of all reviews. No worker holds more than a
+bucket: NNNN.common has the hashes of its common n-grams, FILE.counts the TEXT_NGRAMS of a file.
 """
 
 import itertools
+import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,9 +19,8 @@ import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.core import storage
 from amazon_electra.beam_jobs.core.limits import Limits
-from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, evaluation_texts
+from amazon_electra.beam_jobs.deduplication import buckets, evaluation_texts
 from amazon_electra.beam_jobs.deduplication.buckets import HELD_RUN, RUN, Bucket
-from amazon_electra.beam_jobs.deduplication.common_ngrams import WHOLE, HashFilter, NGramTexts
 from amazon_electra.beam_jobs.deduplication.exact import ROW_NUMBER
 from amazon_electra.beam_jobs.reading.work_units import UnitSize
 from amazon_electra.beam_jobs.text.spans import drop_repeats, expand_spans, find_runs, mark_firsts
@@ -36,6 +38,19 @@ EQUAL = 1 << 30  # runs that texts of equal words count as sharing: more than an
 EVALUATION = "withheld"  # name of the file of the texts of evaluation files
 BUCKET_RUNS = 1 << 22  # held-out runs of a bucket at most, 96 MiB
 CHUNK_TEXTS = 4096  # evaluation texts whose forms are held at once
+MIN_TEXTS, MAX_TEXTS, MIN_HELD = 20, 800, 2
+COMMON_SHARE = 0.002
+HASH = np.dtype("<u8")
+TEXT_NGRAMS = np.dtype([("row", "<u4"), ("runs", "<u4")])  # how many are common
+MIN_OWN = 8  # n-grams beside common ones; with fewer a text is withheld only if words are equal
+CHUNK_ROWS = 1 << 20  # rows of a file of held-out n-grams that are held at once, 24 MiB
+SLOTS = 8  # of a HashFilter, for each hash: one of 8 others passes
+WHOLE = np.uint64(1)  # the last bit of a hash: 1 for the words of a whole text, 0 for a run
+
+
+def is_whole(runs: np.ndarray) -> np.ndarray:
+    """Return, per hash, whether it is that of a whole text (`NGramHasher`)."""
+    return (runs & WHOLE).astype(bool)
 
 
 class NGramHasher:
@@ -67,7 +82,7 @@ class NGramHasher:
         distinct, owners = drop_repeated_runs(runs[is_held], owners[is_held])
         held = np.empty(len(distinct), HELD_RUN)
         held["run"], held["text"], held["row"] = distinct, hashes[owners], owners + before
-        of_words = owners[~common_ngrams.is_whole(distinct)]
+        of_words = owners[~is_whole(distinct)]
         held["size"] = np.bincount(of_words, minlength=words.texts)[owners]
         self.held_out.add_rows(held)
         self.texts += words.texts
@@ -148,7 +163,7 @@ class Compared:
 
     def read_held_out(self, bucket: Bucket) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the name and HELD_RUN of each file in a bucket, without reviews in `copies`."""
-        names = [common_ngrams.name_file(path) for path in self.others.paths]
+        names = [name_file(path) for path in self.others.paths]
         yield from zip(names, buckets.read_bucket(bucket, self.others, HELD_RUN), strict=True)
         names = [unit.unit for unit in self.units]
         copies = self.read_beside("copies", self.copies, names)
@@ -168,17 +183,112 @@ class Compared:
         return storage.map_paths(lambda path: storage.read_bytes(path) if path else b"", paths)
 
 
+class HashFilter:
+    """Lets hashes of a set pass, and few others, in a tenth of the time that a search takes."""
+
+    def __init__(self, hashes: np.ndarray) -> None:
+        self._mask = np.uint64((1 << (SLOTS * len(hashes)).bit_length()) - 1)
+        self._is_there = np.zeros(int(self._mask) + 1, bool)
+        self._is_there[self._find_slots(hashes)] = True
+
+    def _find_slots(self, hashes: np.ndarray) -> np.ndarray:
+        return ((hashes >> np.uint64(8)) & self._mask).astype(np.intp)  # the first bits: the bucket
+
+    def find(self, hashes: np.ndarray) -> np.ndarray:
+        """Return the places of the hashes that pass."""
+        return np.flatnonzero(self._is_there[self._find_slots(hashes)])
+
+
+def find_common(held: np.ndarray, trained: Iterable[np.ndarray], reviews: int) -> np.ndarray:
+    """Return the hashes of n-grams that many distinct texts of so many reviews have, ascending.
+
+    `held` are the HELD_RUN of held-out reviews in a bucket, `trained` the RUN of the others.
+    """
+    runs = held["run"]
+    ordered = np.sort(runs[~is_whole(runs)])
+    step = MIN_HELD - 1
+    often = np.unique(ordered[step:][ordered[step:] == ordered[:-step]])
+    chosen = np.flatnonzero(np.isin(runs, often))
+    order = chosen[np.lexsort((held["text"][chosen], runs[chosen]))]
+    order = order[mark_firsts(runs[order], held["text"][order])]
+    runs, texts = np.unique(runs[order], return_counts=True)
+    if not len(runs):
+        return runs
+    del held, ordered, chosen, order  # as large as all that follows
+    passing = HashFilter(runs)
+    pairs = np.empty(0, np.uint64)  # the number of an n-gram, shifted, and the hash of a text
+    for rows in trained:
+        rows = rows[passing.find(rows["run"])]
+        places = np.searchsorted(runs, rows["run"])
+        known = runs.take(places, mode="clip") == rows["run"]
+        found = places[known].astype(np.uint64) << np.uint64(32) | rows["words"][known]
+        pairs = np.union1d(pairs, found)
+        bounds = find_runs(pairs >> np.uint64(32))
+        rank = np.arange(len(pairs)) - np.repeat(bounds[:-1], np.diff(bounds))
+        pairs = pairs[rank < MAX_TEXTS]
+    numbers = (pairs >> np.uint64(32)).astype(np.int64)
+    many = min(max(math.ceil(COMMON_SHARE * reviews), MIN_TEXTS), MAX_TEXTS)
+    return runs[(texts >= MIN_HELD) & (texts + np.bincount(numbers, minlength=len(runs)) >= many)]
+
+
 def write_common(bucket: Bucket, compared: Compared) -> str:
     """Write which n-grams of a bucket are common, once; evaluation files do not count."""
     path = storage.join_path(compared.folder, f"{bucket[0]:04d}.common")
     if not storage.exists(path):
         held = compared.read_held_out(bucket)
-        own = [rows for name, rows in held if name != EVALUATION]
-        counted = NGramTexts(np.concatenate([np.empty(0, HELD_RUN), *own]))
-        for rows in buckets.read_units(bucket, compared.prepared, compared.units, "runs"):
-            counted.add_trained(rows)
-        storage.write_bytes(path, counted.list_common(compared.reviews).tobytes())
+        own = (rows for name, rows in held if name != EVALUATION)
+        whole = np.concatenate([np.empty(0, HELD_RUN), *own])
+        trained = buckets.read_units(bucket, compared.prepared, compared.units, "runs")
+        storage.write_bytes(path, find_common(whole, trained, compared.reviews).tobytes())
     return path
+
+
+def read_common(paths: Sequence[str]) -> np.ndarray:
+    """Return the hashes of the common n-grams of all buckets (`write_common`), ascending."""
+    packed = storage.map_paths(storage.read_bytes, paths)
+    return np.sort(np.frombuffer(b"".join(packed), HASH))
+
+
+def write_counts(path: str, folder: str, common: Sequence[str]) -> Iterator[str]:
+    """Write TEXT_NGRAMS of a file of HELD_RUN, once; yield its name, if there are any."""
+    name = name_file(path)
+    written = storage.join_path(folder, f"{name}.counts")
+    if not storage.exists(written):
+        known = read_common(common)
+        size, step = storage.get_size(path) if len(known) else 0, CHUNK_ROWS * HELD_RUN.itemsize
+        keys, counts = [np.empty(0, np.uint32)], [np.empty(0, np.int64)]
+        for begin in range(0, size, step):
+            packed = storage.read_range(path, begin, min(size, begin + step))
+            rows = np.frombuffer(packed, HELD_RUN)
+            found, n = np.unique(rows["row"][np.isin(rows["run"], known)], return_counts=True)
+            keys.append(found)
+            counts.append(n)
+        distinct, which = np.unique(np.concatenate(keys), return_inverse=True)
+        counted = np.empty(len(distinct), TEXT_NGRAMS)
+        counted["row"] = distinct
+        counted["runs"] = np.bincount(which, np.concatenate(counts), len(distinct))
+        storage.write_bytes(written, counted.tobytes())
+    if storage.get_size(written):
+        yield name
+
+
+def name_file(path: str) -> str:
+    """Return the name of a file of held-out texts without its ending."""
+    return os.path.basename(path).removesuffix(".heldout")
+
+
+def discount(rows: np.ndarray, packed: bytes, common: np.ndarray) -> np.ndarray:
+    """Return HELD_RUN of a file without the `common` n-grams, also in the sizes; of a text of
+    little else only its hash as a whole. `packed` are the file's TEXT_NGRAMS.
+    """
+    counted = np.frombuffer(packed, TEXT_NGRAMS)
+    if not len(counted):
+        return rows
+    rows = rows[~np.isin(rows["run"], common)]
+    places = np.searchsorted(counted["row"], rows["row"])
+    has_some = counted["row"].take(places, mode="clip") == rows["row"]
+    rows["size"][has_some] -= counted["runs"][places[has_some]]
+    return rows[~has_some | (rows["size"] >= MIN_OWN) | is_whole(rows["run"])]
 
 
 def write_matches(
@@ -190,17 +300,15 @@ def write_matches(
     path = storage.join_path(compared.folder, f"{bucket[0]:04d}.matches")
     if storage.exists(f"{path}.starts"):
         return path
-    known = common_ngrams.read_common(common)
+    known = read_common(common)
     own = known[buckets.number_buckets(known, bucket[1]) == bucket[0]]
     names = [
-        *map(common_ngrams.name_file, compared.others.paths),
+        *map(name_file, compared.others.paths),
         *(u.unit for u in compared.units),
     ]
     packed = compared.read_beside("counts", counts, names)
     held = zip(compared.read_held_out(bucket), packed, strict=True)
-    held_out = HeldOutNGrams(
-        (common_ngrams.discount(rows, one, own) for (_, rows), one in held), own
-    )
+    held_out = HeldOutNGrams((discount(rows, one, own) for (_, rows), one in held), own)
     sizes = np.zeros(len(compared.units), np.int64)
     units = buckets.read_units(bucket, compared.prepared, compared.units, "runs")
     with storage.atomic_path(path) as written, open(written, "wb") as file:
@@ -261,7 +369,7 @@ class HeldOutNGrams:
         order = np.argsort(runs)  # in which the search takes half the time
         places = np.searchsorted(self._runs, runs[order])
         known = order[self._runs.take(places, mode="clip") == runs[order]]
-        whole = common_ngrams.is_whole(runs[known])
+        whole = is_whole(runs[known])
         for chosen, each in ((known[~whole], 1), (known[whole], EQUAL)):
             for reviews, held, shared in self._count_shared(runs[chosen], rows["text"][chosen]):
                 matches = np.empty(len(reviews), MATCH)
@@ -330,7 +438,7 @@ class UnitMatches:
         rows, is_common = matches["row"].astype(np.int64) - first_row, matches["text"] == COMMON
         sizes[rows[is_common]] -= matches["shared"][is_common]
         has_little = np.zeros(len(sizes), bool)
-        has_little[rows[is_common]] = sizes[rows[is_common]] < common_ngrams.MIN_OWN
+        has_little[rows[is_common]] = sizes[rows[is_common]] < MIN_OWN
         rows, pairs = rows[~is_common], matches[~is_common]
         is_near = pairs["shared"] >= MIN_OVERLAP * np.minimum(sizes[rows], pairs["size"])
         near = np.zeros(len(sizes), bool)

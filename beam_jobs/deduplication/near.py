@@ -5,7 +5,7 @@ the dump. Of a chain of texts, each near the next, the first stays. The first pa
 leaves BAND of each band of each review, bucket by bucket (buckets.py).
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -80,18 +80,6 @@ def list_band_rows(hashes: np.ndarray, packed: np.ndarray) -> Iterator[np.ndarra
         yield rows
 
 
-def find_near_copies(parts: Sequence[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield ROW_NUMBER of reviews that share a band with another text of a smaller key, by unit."""
-    rows = np.concatenate([np.empty(0, BAND), *parts])
-    units = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    order = np.lexsort((rows["row"], units, rows["key"], rows["run"]))
-    rows, units = rows[order], units[order]
-    is_first = mark_firsts(rows["run"])
-    leaders = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
-    chosen = rows["text"] != rows["text"][leaders]
-    return exact.group_by_unit(units[chosen], rows["row"][chosen].astype(exact.ROW_NUMBER))
-
-
 def list_buckets(counts: list[UnitSize], threshold: float) -> Iterator[Bucket]:
     """Yield the buckets of all bands."""
     reviews, (bands, _) = sum(unit.prepared for unit in counts), choose_bands(threshold)
@@ -101,9 +89,18 @@ def list_buckets(counts: list[UnitSize], threshold: float) -> Iterator[Bucket]:
 def find_in_bucket(
     bucket: Bucket, prepared: str, units: list[UnitSize]
 ) -> Iterator[exact.UnitRows]:
-    """Yield by unit ROW_NUMBER of the near copies that a bucket shows, from the `.bands` of all."""
-    found = find_near_copies(list(buckets.read_units(bucket, prepared, units, "bands")))
-    return exact.collect_units(((unit, np.unique(rows)) for unit, rows in found), units)
+    """Yield by unit ROW_NUMBER of reviews that share a band with another text of a smaller key."""
+    parts = list(buckets.read_units(bucket, prepared, units, "bands"))
+    rows = np.concatenate([np.empty(0, BAND), *parts])
+    numbers = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    order = np.lexsort((rows["row"], numbers, rows["key"], rows["run"]))
+    rows, numbers = rows[order], numbers[order]
+    is_first = mark_firsts(rows["run"])
+    leaders = np.flatnonzero(is_first)[np.cumsum(is_first) - 1]
+    chosen = rows["text"] != rows["text"][leaders]
+    copies = rows["row"][chosen].astype(exact.ROW_NUMBER)
+    found = exact.group_by_unit(numbers[chosen], copies)
+    return exact.collect_units(((unit, np.unique(own)) for unit, own in found), units)
 
 
 def write_copies(copies: tuple[str, Iterable[bytes]], folder: str) -> str:

@@ -17,7 +17,7 @@ from amazon_electra.beam_jobs.config import ReadingConfig, ScoringConfig
 from amazon_electra.beam_jobs.core.command_line import call_job
 from amazon_electra.beam_jobs.corpus import plan, prepare, write
 from amazon_electra.beam_jobs.corpus.result import finish_corpus, write_totals
-from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, exact, held_out, near
+from amazon_electra.beam_jobs.deduplication import buckets, exact, held_out, near
 from amazon_electra.beam_jobs.packing import shards
 from amazon_electra.beam_jobs.reading import work_units
 from amazon_electra.beam_jobs.reading.work_units import DumpFile
@@ -157,7 +157,7 @@ def write_matches(compared: held_out.Compared, every: list[buckets.Bucket]) -> l
     counts = [
         name
         for path in compared.list_files()
-        for name in common_ngrams.write_counts(path, compared.folder, common)
+        for name in held_out.write_counts(path, compared.folder, common)
     ]
     return [held_out.write_matches(bucket, compared, common, counts) for bucket in every]
 

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from amazon_electra.beam_jobs.core.limits import Limits
-from amazon_electra.beam_jobs.deduplication import buckets, common_ngrams, held_out
+from amazon_electra.beam_jobs.deduplication import buckets, held_out
 from amazon_electra.beam_jobs.deduplication.buckets import HELD_RUN
 from tests.beam_jobs.deduplication import word_texts
 
@@ -131,7 +131,7 @@ def test_a_text_of_common_phrases_only_is_withheld_if_it_is_equal(tmp_path):
 
 def test_many_are_a_share_of_the_reviews(tmp_path, monkeypatch):
     """Of 3,000 reviews 30 or more, of which two are held out: `held` and `more` of each phrase."""
-    monkeypatch.setattr(common_ngrams, "COMMON_SHARE", 0.01)
+    monkeypatch.setattr(held_out, "COMMON_SHARE", 0.01)
     phrases, own = word_texts.draw_texts(4, 6, 30, 31), iter(word_texts.draw_texts(3200, 7, 10, 11))
     counts = [(1, 99), (2, 27), (2, 28), (30, 0)]
     held = [f"{p} {next(own)}" for p, (n, _) in zip(phrases, counts, strict=True) for _ in range(n)]

@@ -45,14 +45,10 @@ class ReadingConfig(Settings):
         '"text=good, bad",stars=score. Fields: ' + ", ".join(fields.FIELDS),
     )
     id: str | None = Field(
-        default=None,
-        description="Column with the ids of the records, for suspicious.csv and tables of scores; "
-        "none: a column such as id, review_id or reviewID, where there is one",
+        default=None, description="Column with the ids; none: one such as id or review_id, if any"
     )
     records: str | None = Field(
-        default=None,
-        description="Key of the list of reviews, in a file that is one JSON object, for example "
-        "reviews or data.reviews",
+        default=None, description="Key of the list in a JSON object, for example data.reviews"
     )
     sheet: str | None = Field(
         default=None, description="Sheet of a workbook, for example of Excel; none: the first one"
@@ -64,9 +60,7 @@ class ReadingConfig(Settings):
         json_schema_extra=formats.add_format_names,
     )
     encoding: str = Field(
-        default="utf-8",
-        description="Encoding of the text, for example cp1252; bytes that are invalid in it are "
-        "read as cp1252 and counted",
+        default="utf-8", description="Encoding of the text; invalid bytes are read as cp1252"
     )
     repair_mojibake: bool = Field(
         default=False,
@@ -74,15 +68,10 @@ class ReadingConfig(Settings):
         '"donâ€™t" becomes "don’t" (ftfy)',
     )
     max_record_bytes: int = Field(
-        default=Limits.max_record_bytes,
-        ge=1,
-        description="A longer record of a dump is rejected unread; one in an evaluation file ends "
-        "the job",
+        default=Limits.max_record_bytes, ge=1, description="A longer record is rejected unread"
     )
     max_expansion: float = Field(
-        default=Limits.max_expansion,
-        ge=0,
-        description="How many times its size a compressed file may expand to; 0: no limit",
+        default=Limits.max_expansion, ge=0, description="Limit of unpacked by packed size; 0: none"
     )
 
     @property
@@ -168,11 +157,7 @@ class CorpusConfig(TextConfig, LabelConfig, SplitConfig):
         description="Keep only reviews in these languages, for example en; empty: all. Slow",
     )
     near_duplicates: float = Field(
-        default=0,
-        ge=0,
-        le=1,
-        description="Also drop texts that are this similar to an earlier one, for example 0.8; 0: "
-        "off",
+        default=0, ge=0, le=1, description="Drop texts this similar to an earlier one; 0: off"
     )
     seed: int = Field(default=0, description="Decides which text falls into which split")
 

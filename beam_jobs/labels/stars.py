@@ -202,10 +202,7 @@ def _list_scales(counts: Mapping[Rating, int], values: set[float], tops: set[flo
     if len({tuple(Scale(name).map_ratings(ordered)) for name in found}) == 1:
         return found[:1]
     first = f"{min(low, 1):g}"
-    others = [f"{first}-{high:g}", f"{high:g}-{first}"] if 5 < high < 10 else []
-    ten = [f"{first}-10"] if high >= 7 or not others else []  # which 4 stars begin with
-    names = [*dict.fromkeys([*others, *ten, *([] if low < 1 else [FIVE.name])])]
-    return found or (names if len(names) > 1 else [*names, FIVE.name])
+    return found or [f"{first}-{high:g}", f"{high:g}-{first}", FIVE.name]
 
 
 def decide_scales(

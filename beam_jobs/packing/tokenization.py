@@ -51,23 +51,19 @@ class Memory:
         return self._ids[expand_spans(starts[numbers], lengths)], lengths
 
 
-def is_word_piece(tokenizer: Tokenizer) -> bool:
-    """Return whether it is BERT's WordPiece, so that the ids of words can be remembered."""
-    return (
-        isinstance(tokenizer.model, models.WordPiece)
-        and isinstance(tokenizer.normalizer, normalizers.BertNormalizer)
-        and isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
-        and not any(" " in t.content for t in tokenizer.get_added_tokens_decoder().values())
-    )
-
-
 def load_tokenizer(content: str) -> "WordIds | TextIds":
     """Return what gives the ids of documents, by tokenizer.json; Exception where it is none."""
     tokenizer = Tokenizer.from_str(content)
     tokenizer.no_truncation()
     tokenizer.no_padding()
     find_specials(tokenizer)
-    return WordIds(tokenizer) if is_word_piece(tokenizer) else TextIds(tokenizer)
+    is_word_piece = (
+        isinstance(tokenizer.model, models.WordPiece)
+        and isinstance(tokenizer.normalizer, normalizers.BertNormalizer)
+        and isinstance(tokenizer.pre_tokenizer, pre_tokenizers.BertPreTokenizer)
+        and not any(" " in t.content for t in tokenizer.get_added_tokens_decoder().values())
+    )
+    return WordIds(tokenizer) if is_word_piece else TextIds(tokenizer)
 
 
 class TextIds:

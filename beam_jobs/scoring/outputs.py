@@ -60,18 +60,18 @@ def read_part(folder: str, unit: ScoredUnit) -> pa.Table:
 class DelimitedAppender:
     """Adds cells to the records of CSV and TSV, whose bytes stay."""
 
-    def __init__(self, layout: Layout) -> None:
-        self.layout, self.names = layout, list[str]()
+    def __init__(self, layout: Layout, names: list[str]) -> None:
+        self.layout, self.names = layout, names
 
-    def begin(self, lines: list[bytes], names: list[str]) -> list[bytes]:
+    def begin(self, lines: list[bytes]) -> list[bytes]:
         """Return the lines before the first record with the names of the answers."""
-        self.names, skipped = names, self.layout.prefix.count(b"\n")
+        skipped = self.layout.prefix.count(b"\n")
         header, found = lines[skipped:], self.layout.found
         end = self._count_lines(header)
         read = next(csv.reader(self._decode(header[:end]), **found.options), [])
         # a delimiter may end each row but this one
         missing = len(found.columns) - len(read)
-        header[end - 1] = self._join(header[end - 1], [*[""] * missing, *names])
+        header[end - 1] = self._join(header[end - 1], [*[""] * missing, *self.names])
         return lines[:skipped] + header
 
     def append(self, lines: list[bytes], answers: Answers | None) -> list[bytes]:
@@ -110,25 +110,15 @@ class DelimitedAppender:
         return record + added.encode(self.layout.encoding, "replace") + line[len(record) :]
 
 
-class JsonAppender:
-    """Adds fields to the objects of JSON lines, whose bytes stay."""
-
-    def __init__(self, layout: Layout) -> None:
-        self.layout = layout
-
-    def begin(self, lines: list[bytes], names: list[str]) -> list[bytes]:
+def append_fields(lines: list[bytes], answers: Answers | None, layout: Layout) -> list[bytes]:
+    """Return lines, the first with its answers as fields of its JSON object, whose bytes stay."""
+    if answers is None:
         return lines
-
-    def append(self, lines: list[bytes], answers: Answers | None) -> list[bytes]:
-        """Return a line with its answers."""
-        if answers is None:
-            return lines
-        begun, _, behind = lines[0].rpartition(b"}")
-        begun = begun.rstrip()
-        comma = b"" if begun.endswith(b"{") else b","
-        is_utf8 = self.layout.encoding == Layout.encoding
-        own = json.dumps(answers, ensure_ascii=not is_utf8)
-        return [begun + comma + own[1:].encode() + behind, *lines[1:]]
+    begun, _, behind = lines[0].rpartition(b"}")
+    begun = begun.rstrip()
+    comma = b"" if begun.endswith(b"{") else b","
+    own = json.dumps(answers, ensure_ascii=layout.encoding != Layout.encoding)
+    return [begun + comma + own[1:].encode() + behind, *lines[1:]]
 
 
 def format_cell(value: Any) -> str:
@@ -142,19 +132,21 @@ def copy_lines(
     units: Sequence[ScoredUnit], folder: str, file: DumpFile, path: Path, names: list[str]
 ) -> None:
     """Copy the lines of a file, and add its answers (`names`) to those of each record."""
-    is_json = find_copy_ending(file.layout) == "jsonl"
-    appender = (JsonAppender if is_json else DelimitedAppender)(file.layout)
+    appender = DelimitedAppender(file.layout, names)
+    add, append = appender.append, appender.begin
+    if find_copy_ending(file.layout) == "jsonl":
+        add = partial(append_fields, layout=file.layout)
+        append = partial(add, answers=None)
     stream = PlainStream(file.path, file.compression, file.member, file.layout.max_expansion)
     with stream, open(path, "wb") as output:
         lines, read, before = _read_lines(stream), 0, 0
-        append = partial(appender.begin, names=names)
         for unit in units:
             for row in sorted(read_part(folder, unit).to_pylist(), key=itemgetter(LINE)):
                 line, is_record = before + row.pop(LINE), row.pop(IS_RECORD)
                 held = list(islice(lines, max(line - 1 - read, 0)))
                 read += len(held)
                 output.writelines(append(held) if held else ())
-                append = partial(appender.append, answers=row if is_record else None)
+                append = partial(add, answers=row if is_record else None)
             before += unit.lines
         held = list(lines)
         output.writelines(append(held) if held else ())
@@ -175,9 +167,9 @@ def _read_lines(stream: PlainStream) -> Iterator[bytes]:
 
 def copy_rows(units: Sequence[ScoredUnit], folder: str, file: DumpFile, path: Path) -> None:
     """Copy the rows of a Parquet file with the columns of their answers."""
-    parts = (read_part(folder, unit) for unit in units)
+    parts = (read_part(folder, unit).drop_columns([LINE, IS_RECORD]) for unit in units)
     limits = Limits(file.layout.max_record_bytes, file.layout.max_expansion)
-    answers = next(parts).drop_columns([LINE, IS_RECORD])
+    answers = next(parts)
     try:
         with storage.open_bytes(file.path) as stream:
             source = open_parquet(stream, file.name, limits)
@@ -187,8 +179,7 @@ def copy_rows(units: Sequence[ScoredUnit], folder: str, file: DumpFile, path: Pa
             with pq.ParquetWriter(path, schema, compression="zstd") as writer:
                 for batch in source.iter_batches(BATCH_ROWS):
                     while answers.num_rows < batch.num_rows:
-                        more = next(parts).drop_columns([LINE, IS_RECORD])
-                        answers = pa.concat_tables([answers, more])
+                        answers = pa.concat_tables([answers, next(parts)])
                     own = answers.slice(0, batch.num_rows).combine_chunks()
                     answers = answers.slice(batch.num_rows)
                     columns = [*batch.columns, *own.columns]

@@ -38,6 +38,7 @@ from amazon_electra.beam_jobs.reading.work_units import Unit
 from amazon_electra.beam_jobs.scoring import comparison, outputs
 from amazon_electra.beam_jobs.scoring.classifier import load_classifier, read_profile
 from amazon_electra.beam_jobs.scoring.explanation import describe_weights, weigh_phrases
+from amazon_electra.beam_jobs.scoring.outputs import find_copy_ending
 from amazon_electra.beam_jobs.scoring.plan import ScoringPlan
 from amazon_electra.beam_jobs.text.cleaning import clean_text
 from amazon_electra.beam_jobs.text.preparation import TextPreparer, join_title
@@ -100,10 +101,8 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> comparison.Scor
         columns["id"] = pa.array(rows.ids, pa.string())
         columns["text"] = pa.array([text or None for text in rows.texts], pa.string())
     else:
-        columns[outputs.LINE], columns[outputs.IS_RECORD] = (
-            pa.array(rows.lines),
-            pa.array(rows.are_records),
-        )
+        columns[outputs.LINE] = pa.array(rows.lines)
+        columns[outputs.IS_RECORD] = pa.array(rows.are_records)
         if rows.records:
             columns[outputs.RECORD] = pa.array(rows.records)
     tallies, given, trained = list[Any](), list[comparison.GivenLabels](), list[int]()
@@ -118,10 +117,8 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> comparison.Scor
         labels, known = dict[str, dict[str, int]](), 0
         if not classifier.config.is_multilabel:
             predicted = next(iter(own.values())).to_pylist()
-            folder = plan.models[place]
-            labels, known = comparison.count_labels(
-                rows.given[place], predicted, rows.texts, folder
-            )
+            read = rows.given[place], predicted, rows.texts
+            labels, known = comparison.count_labels(*read, plan.models[place])
         given.append(labels)
         trained.append(known)
     if is_table:
@@ -192,7 +189,7 @@ def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
     notes = rows.tally.notes
     read_fields = fields.make_review_reader(of_labels, notes, columns, config.title)
     preparer = TextPreparer(config, notes)
-    is_kept = not config.output_format and not outputs.find_copy_ending(layout)
+    is_kept = not config.output_format and not find_copy_ending(layout)
     # a list of reviews, of which the record is one, and joined texts
     left_out = {name.partition(LIST)[0] for name in mapping.values() if LIST in name}
     left_out |= dict(layout.joined).keys()
@@ -250,10 +247,7 @@ def finish_scores(plan: ScoringPlan) -> dict[str, Any]:
         own = units_of[file.index]
         ids: Counter[str] = Counter()
         with storage.atomic_path(storage.join_path(folders.output, output)) as path:
-            given, copied = (
-                (own, folders.written, file, path),
-                outputs.find_copy_ending(file.layout),
-            )
+            given, copied = (own, folders.written, file, path), find_copy_ending(file.layout)
             if plan.config.output_format:
                 outputs.write_table(*given, plan.config.output_format, ids)
             elif not copied:

@@ -62,7 +62,7 @@ def training(served, seed):
 
     def find():
         for folder, process in list_trainings(served).items():
-            if f'"seed": {seed}' in (folder / REQUEST).read_text():
+            if f'"seed": "{seed}"' in (folder / REQUEST).read_text():
                 return process, folder
         return None
 

@@ -62,12 +62,7 @@ def parse_day(value: Any, order: Order | None = None) -> int | None:
 def read_month(value: Any, order: Order | None = None) -> str | None:
     """Return the month of a timestamp, such as 2026-06; None where `parse_day` returns None."""
     day = parse_day(value, order)
-    return None if day is None else _format_month(day)
-
-
-@lru_cache(1 << 16)
-def _format_month(day: int) -> str:
-    return datetime.date.fromordinal(day + EPOCH).strftime("%Y-%m")
+    return None if day is None else datetime.date.fromordinal(day + EPOCH).isoformat()[:7]
 
 
 @lru_cache(1 << 16)

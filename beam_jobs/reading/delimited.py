@@ -66,7 +66,7 @@ class Dialect:
         }
 
 
-class RecordLines:
+class RecordLines(Iterator[str]):
     """Gives lines to the csv module and keeps those of the record under way."""
 
     def __init__(self, stream: Stream, layout: Layout, tally: Tally) -> None:
@@ -79,9 +79,6 @@ class RecordLines:
         self.values: list[str] = []  # of the record
         self.has_met_end = False  # within the record
         self.position = 0  # bytes before the next line
-
-    def __iter__(self) -> "RecordLines":
-        return self
 
     def __next__(self) -> str:
         try:

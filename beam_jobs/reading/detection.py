@@ -19,7 +19,6 @@ from amazon_electra.beam_jobs.reading.lines import Item, Reject, Stream, Tally
 
 HEAD_BYTES = 1 << 18
 MAX_NESTING = 4
-MAX_NAME_CHARACTERS, MAX_NAME_WORDS = 100, 6
 FIRST_RECORDS = 100  # of which one at least must have a text
 NUMBER = re.compile(r"\d+([.,]\d+)?")
 FOREIGN = re.compile(
@@ -85,11 +84,6 @@ def detect_layout(
             rejects = [] if records else [item for item in items if isinstance(item, Reject)]
         columns = format.list_columns(layout, records)
         if columns:
-            if not overrides and format.list_columns(layout, []):  # is its first line a record?
-                is_known = fields.find_column("text", set(columns))
-                why = f"{shown}: its first line has no names of its {len(columns)} columns; write "
-                why += "them, or, if each line is a text, give `text`"
-                require(is_known or all(map(may_be_name, columns)), why, "dump.format")
             found = map_fields(layout, columns, records, overrides, shown)
             if not rejects:
                 return found
@@ -157,12 +151,6 @@ def choose_columns(
     return plain.union(*(list_nested_names(record) for record in records))
 
 
-def may_be_name(column: str) -> bool:
-    """Return whether a cell may be the name of a column, not a text or a number."""
-    is_short = len(column) <= MAX_NAME_CHARACTERS and len(column.split()) <= MAX_NAME_WORDS
-    return is_short and not NUMBER.fullmatch(column)
-
-
 def check_texts(records: list[dict[str, Any]], columns: Sequence[str], shown: str) -> None:
     """Raise UserError where a column of texts holds values, but no text, or lists of reviews."""
     some = records[:FIRST_RECORDS]
@@ -195,11 +183,10 @@ def read_head(path: str, first: bytes, compression: Compression, member: str, si
 def detect_format(head: bytes, shown: str) -> str:
     """Return the name of the first format that recognizes the beginning of a file."""
     start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
-    formats = list_formats()
     if not start:
         return OURS[0].name  # an empty file has no records in any format
     is_foreign = FOREIGN.match(start)
-    for name, one in formats.items():
+    for name, one in list_formats().items():
         if (type(one) not in OURS or not is_foreign) and one.recognize(start):
             return name
     raise refuse_bytes(start, shown)

@@ -38,10 +38,6 @@ AMAZON_COLUMNS = {
     *(("reviewText", "overall"), ("review_body", "star_rating"), ("review/text", "review/score"))
 }  # columns of text and stars of Amazon's releases, whose scale is known
 NO_FIELDS = {"_score"}  # of search engines: how well a document answers a query
-HINT = (
-    "name the one with 1 to 5 stars: `--columns stars=NAME`, or one with classes of your own: "
-    "`--label NAME`"
-)  # of messages about a file without stars
 STOPS = tuple(".!?…。！？:;,)")  # how a text ends that needs no full stop
 LIST = "[]"  # behind the name of a list in that of a field; then in each of its items
 MAX_LISTED_COLUMNS = 50  # a file may have any number
@@ -85,16 +81,16 @@ def split_joined(name: str, columns: Collection[str]) -> list[str]:
     return parts if name not in columns and all(parts) else [name]
 
 
-def find_texts(columns: Iterable[str], records: Records) -> dict[str, float]:
-    """Return the columns that hold mostly distinct texts, with words a record, the most first."""
-    found: dict[str, float] = {}
+def find_texts(columns: Iterable[str], records: Records) -> list[str]:
+    """Return the columns that hold mostly distinct texts, the one with the most words first."""
+    found: dict[str, int] = {}
     for name in columns:
         given = [value for record in records if isinstance(value := record.get(name), str)]
         texts = [text for text in given if text.strip() and text.lstrip()[0] not in "{["]
         words = sum(len(text.split()) for text in texts)
         if words >= MIN_TEXT_WORDS * len(texts) > 0 and 2 * len(set(texts)) > len(texts):
-            found[name] = words / len(records)
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+            found[name] = words
+    return sorted(found, key=found.__getitem__, reverse=True)
 
 
 def holds_lists(name: str, records: Records) -> bool:
@@ -155,7 +151,9 @@ def map_columns(
         require(not listed, why)
         plain = [name for name in order if LIST not in name]
         flat = [expand_record(dict(record), plain)[0] for record in records]
-        entry = format_entry("text", propose_text(order, flat) or "NAME")
+        entry = f"text={propose_text(order, flat) or 'NAME'}"
+        if "," in entry or '"' in entry:
+            entry = '"' + entry.replace('"', '""') + '"'
         raise UserError(
             f"{file}: no column is known to hold the text of a review (there are "
             f"{shorten_list(columns)}); name it with {show_option('--columns', entry)}, or leave "
@@ -172,12 +170,6 @@ def _choose_filled(field: str, columns: set[str], name: str, prefix: str, record
         counts[name] = sum(value not in (None, "") for value in values)
         name = find_column(field, columns - counts.keys())
     return max(counts, key=counts.__getitem__, default="")
-
-
-def format_entry(field: str, name: str) -> str:
-    """Return an entry of `columns` as `parse_column_overrides` reads it."""
-    entry = f"{field}={name}"
-    return '"' + entry.replace('"', '""') + '"' if "," in name or '"' in name else entry
 
 
 def shorten_list(columns: Iterable[str]) -> str:

@@ -119,7 +119,8 @@ def find_objects(buffer: bytes, start: int = 0, is_last: bool = False) -> Iterat
             stop = DECODER.raw_decode(text, at)[1]
         except (ValueError, RecursionError) as error:
             broken, key = max(getattr(error, "pos", 0), at + 1), _read_first_key(text, at)
-            if _may_go_on(text, broken) and not is_last:
+            is_open = text[broken : broken + 1] == '"' and not WHOLE_STRING.match(text, broken)
+            if not is_last and (is_open or broken >= len(text) - MAX_LITERAL):  # only cut off
                 return
             starts = (found.end() for found in NEXT_OBJECT.finditer(text, at + 1))
             stop = next(
@@ -141,12 +142,6 @@ def find_objects(buffer: bytes, start: int = 0, is_last: bool = False) -> Iterat
 def _read_first_key(text: str, at: int) -> str | None:
     found = FIRST_KEY.match(text, at)
     return found[1] if found else None
-
-
-def _may_go_on(text: str, at: int) -> bool:
-    """Return whether a text that breaks at `at` is only cut off there."""
-    is_open = text[at : at + 1] == '"' and not WHOLE_STRING.match(text, at)
-    return is_open or at >= len(text) - MAX_LITERAL
 
 
 def detect_json_format(start: bytes) -> str:

@@ -107,8 +107,7 @@ def decode_text(raw: bytes, tally: Tally, encoding: str = "utf-8") -> str:
 
 
 def _decode_as_cp1252(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeDecodeError):
-        raise error
+    assert isinstance(error, UnicodeDecodeError)
     return error.object[error.start : error.end].decode("cp1252", "replace"), error.end
 
 

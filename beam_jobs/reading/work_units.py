@@ -247,21 +247,16 @@ def _cut_by_layout(file: DumpFile, size: int, folder: str) -> Iterator[Unit]:
             yield replace(whole, piece=piece, start=start, stop=last, plain_size=end - start)
 
 
-def find_boundary(stretch: bytes, least: int, detected: Layout) -> int:
-    """Return the first boundary at or after `least` in bytes that begin with a record, or -1."""
-    return find_format(detected.name).find_boundary(stretch, least, detected)
-
-
 def _find_boundary(stream: PlainStream, start: int, size: int, detected: Layout) -> int | None:
     """Return the first boundary at or after `start` + `size`, or None if the file ends before."""
-    least = size
-    if find_format(detected.name).is_stateless(detected):
+    least, format = size, find_format(detected.name)
+    if format.is_stateless(detected):
         # two bytes before, to see a line end or blank line just there
         start, least = start + size - 2, 2
     stream.seek(start)
     stretch = _read_at_least(stream, least + 1)
     while len(stretch) > least:
-        if (at := find_boundary(stretch, least, detected)) >= 0:
+        if (at := format.find_boundary(stretch, least, detected)) >= 0:
             return start + at
         if not (more := _read_at_least(stream, len(stretch))):
             break
@@ -271,13 +266,13 @@ def _find_boundary(stream: PlainStream, start: int, size: int, detected: Layout)
 
 def _split_stream(stream: PlainStream, size: int, detected: Layout) -> Iterator[bytes]:
     """Yield a stream in stretches of `size` bytes or a little more."""
-    rest, first = b"", True
+    rest, first, format = b"", True, find_format(detected.name)
     while True:
         wanted = size + 1 - len(rest) if len(rest) <= size else len(rest)
         read = _read_at_least(stream, wanted)
         ended, rest = not read, rest + read
         del read  # which is large
-        while len(rest) > size and (at := find_boundary(rest, size, detected)) >= 0:
+        while len(rest) > size and (at := format.find_boundary(rest, size, detected)) >= 0:
             stretch, rest, first = rest[:at], rest[at:], False
             yield stretch
             del stretch

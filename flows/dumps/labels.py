@@ -43,7 +43,10 @@ def choose_tasks(
     tasks = list(asked) or [*own, *_list_star_tasks(chosen, previews)]
     if not (tasks or may_lack):
         file, columns = previews[0].file.name, fields.list_columns(previews[0].file.layout)
-        raise UserError(f"{file}: no stars to train on; it has {columns}; {fields.HINT}")
+        raise UserError(
+            f"{file}: no stars to train on; it has {columns}; name the one with 1 to 5 stars: "
+            "`--columns stars=NAME`, or one with classes of your own: `--label NAME`"
+        )
     return tasks
 
 

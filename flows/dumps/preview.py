@@ -14,7 +14,7 @@ from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.progress import format_count
 from amazon_electra.beam_jobs.labels.stars import Scale, decide_scales, show_rating
 from amazon_electra.beam_jobs.labels.values import LABEL
-from amazon_electra.beam_jobs.reading import detection, fields, work_units
+from amazon_electra.beam_jobs.reading import detection, fields
 from amazon_electra.beam_jobs.reading.compression import PlainStream
 from amazon_electra.beam_jobs.reading.format import RowFormat
 from amazon_electra.beam_jobs.reading.formats import find_format
@@ -138,7 +138,7 @@ def read_preview(file: DumpFile) -> Preview:
         is_whole = not plain.read(1)
     if not is_whole:
         least = len(block) // 2
-        end = work_units.find_boundary(block, least, file.layout) if least else -1
+        end = format.find_boundary(block, least, file.layout) if least else -1
         block = block[:end] if end > 0 else block
     head = list(detection.read_records(io.BytesIO(block), file.layout, Tally(), header=True))
     count = len(head) if is_whole else round(len(head) * file.plain_size / max(len(block), 1))

@@ -60,7 +60,7 @@ REFUSED = {
     "ends of old Macs": (CSV.replace("\n", "\r").encode(), ""),
     "a column twice": (b"text,stars,text\na b,5,c d\n", "text"),
     "no header": (b"4.0,Good kettle,It boils\n2.0,Bad kettle,It leaks\n", "columns"),
-    "texts": (b"It works, and well: I would buy it again.\n" * 3, "format"),
+    "texts": (b"It works, and well: I would buy it again.\n" * 3, "columns"),
     "delimiters in texts": (b"rating,text\n5,good, really\n4,fine, too\n", "line 2"),
     "counts": (b"review,details\n12,fine words\n3,more words\n", "review"),
     "texts in objects": (b'{"text": {"en": "Good phone"}, "n": 1}\n', "text.en"),

@@ -11,13 +11,13 @@ from typing_extensions import Doc
 
 from amazon_electra.beam_jobs.core.errors import require
 from amazon_electra.beam_jobs.core.files import make_writable_folder, write_json
-from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.settings import parse_field
 from amazon_electra.model.architecture import Architecture
 from amazon_electra.model.config import ALL_CORES, PretrainConfig, TrainingResources
 from amazon_electra.model.device import open_device
 from amazon_electra.model.encoders.config import CHOSEN_HERE
 from amazon_electra.model.encoders.places import FORMS, is_named
+from amazon_electra.model.locks import exclusive_lock
 from amazon_electra.model.origin import GENERATOR, METADATA_FILE, write_origin
 from amazon_electra.model.pretraining import save
 from amazon_electra.model.pretraining.assembly import build_training, check_batch

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, distributed, multiprocessing
 
-from amazon_electra.beam_jobs.core.children import GRACE_SECONDS
 from amazon_electra.beam_jobs.core.command import USER_ERROR, main
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError, require
 from amazon_electra.beam_jobs.core.nesting import read_json
+from amazon_electra.model.children import GRACE_SECONDS
 
 RENDEZVOUS = "AMAZON_ELECTRA_RENDEZVOUS"
 """Environment variable with the file by which processes of one machine find each other."""

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.children import bind_command
 from amazon_electra.beam_jobs.core.errors import JobFailed, UserError, describe_error
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT
+from amazon_electra.model.children import bind_command
 
 Section = Mapping[str, Any] | Settings
 Dump = str | Path | Sequence[str | Path] | Section

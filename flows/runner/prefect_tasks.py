@@ -13,12 +13,12 @@ from prefect.concurrency.sync import concurrency
 from prefect.context import FlowRunContext
 from prefect.exceptions import ObjectAlreadyExists
 
-from amazon_electra.beam_jobs.core.children import GRACE_SECONDS
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
 from amazon_electra.flows.runner.logs import find_run_logger
 from amazon_electra.flows.runner.processes import Terminated
 from amazon_electra.flows.runner.stage_runner import StageRunner, allocate_threads
 from amazon_electra.flows.store.stage import Group, Groups, Stage
+from amazon_electra.model.children import GRACE_SECONDS
 
 T = TypeVar("T")
 RETRY_DELAYS = [10.0, 60.0, 300.0]  # seconds: for a network, a service, a machine to come back

@@ -13,8 +13,8 @@ from pathlib import Path
 from select import select
 from typing import IO, Any, NoReturn
 
-from amazon_electra.beam_jobs.core.children import GRACE_SECONDS, bind_command
 from amazon_electra.beam_jobs.core.errors import JobFailed, TransientError, UserError
+from amazon_electra.model.children import GRACE_SECONDS, bind_command
 
 POLL_SECONDS = 1.0  # between two looks into the log of a job for its progress
 PYTHON_ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTHONSAFEPATH": "1"}

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, UserError, refuse
-from amazon_electra.beam_jobs.core.locks import try_lock
+from amazon_electra.model.locks import try_lock
 
 HOST = "127.0.0.1"
 TAG = "amazon-electra"  # of every run of ours, by which the automations know them

@@ -15,7 +15,6 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from amazon_electra.beam_jobs.core.errors import JobFailed, UserError, require
-from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.terminal import print
 from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT, Child, interrupt_on_signals
 from amazon_electra.flows.servers.access import (
@@ -33,6 +32,7 @@ from amazon_electra.flows.servers.access import (
     read_password,
 )
 from amazon_electra.flows.store.store import Store
+from amazon_electra.model.locks import exclusive_lock
 from amazon_electra.model.tracking.mlflow_client import is_new_database
 
 START_SECONDS = 300.0  # the first start creates the database: 8 s on two idle cores

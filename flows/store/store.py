@@ -25,7 +25,6 @@ from amazon_electra.beam_jobs.core.files import (
     make_writable_folder,
     write_json,
 )
-from amazon_electra.beam_jobs.core.locks import exclusive_lock, try_lock
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.core.settings import join_mistakes
 from amazon_electra.flows.store.bucket import (
@@ -36,6 +35,7 @@ from amazon_electra.flows.store.bucket import (
     keep_checkpoints,
 )
 from amazon_electra.flows.store.stage import PATH, Stage
+from amazon_electra.model.locks import exclusive_lock, try_lock
 
 log = logging.getLogger("amazon_electra")
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from amazon_electra.beam_jobs.core.errors import UserError, require
 from amazon_electra.beam_jobs.core.files import write_json
-from amazon_electra.beam_jobs.core.locks import exclusive_lock, try_lock
 from amazon_electra.beam_jobs.core.nesting import find_json
 from amazon_electra.flows.store.stage import Stage, find_class
 from amazon_electra.flows.store.store import Manifest, Store
+from amazon_electra.model.locks import exclusive_lock, try_lock
 
 RUN_MARK = "process.lock"  # of a run's folder: locked for as long as its process lives
 FINISHED = "finished"  # folder of what became of the models of each dump's reports

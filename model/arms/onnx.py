@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from amazon_electra.beam_jobs.core.files import atomic_path, hash_bytes, write_json
-from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.nesting import read_json
 from amazon_electra.beam_jobs.model_folder.config import ONNX, QUANTIZED
 from amazon_electra.model.arms.arm import Exported
 from amazon_electra.model.encoders.export import write_pooling
 from amazon_electra.model.finetuning import network
 from amazon_electra.model.finetuning.head import Head
+from amazon_electra.model.locks import exclusive_lock
 
 INT8_BLOCK = 32
 """Weights, and numbers of a token's state, that share a scale in int8. With 128 a text alone has

@@ -19,7 +19,6 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 
 from amazon_electra.beam_jobs.core.errors import refuse
-from amazon_electra.beam_jobs.core.locks import exclusive_lock
 from amazon_electra.beam_jobs.core.progress import Progress
 from amazon_electra.model.arms.cache import keep_arrays, read_arrays
 from amazon_electra.model.arms.phrases import (
@@ -43,6 +42,7 @@ from amazon_electra.model.finetuning.network import (
     prepare_network,
     select_inputs,
 )
+from amazon_electra.model.locks import exclusive_lock
 from amazon_electra.model.threads import share_cores
 
 REGRESSION = "states.npz"

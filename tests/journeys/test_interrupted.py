@@ -24,10 +24,11 @@ def test_an_interrupted_run_is_continued(shell, number):
     steps = f"--pretraining.steps {100 + number}"  # each has its own training
     run = shell.start(f"amazon-electra run --dump shop.json.gz {TRAINS} {steps}")
     shown = []
-    awaited = "→ TF-IDF" if number == signal.SIGINT else "pre-training.*: started"
+    awaited = {"pre-training.*: started"} | ({"→ TF-IDF"} if number == signal.SIGINT else set())
     for line in run.stderr:
         shown.append(line)
-        if re.match(awaited, line):
+        awaited -= {one for one in awaited if re.match(one, line)}
+        if not awaited:
             run.send_signal(number)
             break
     printed, rest = run.communicate(timeout=PATIENCE_SECONDS)

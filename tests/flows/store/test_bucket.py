@@ -162,7 +162,8 @@ def test_jobs_of_an_engine_are_given_addresses(open_host, tmp_path):
 
     def read_call(store, settings):
         form = fill_parameters(settings, dump={"paths": ["sample:50"]}, store=store.address)
-        [shards] = [stage for stage in plan_stages(form, store) if stage.name == "shards"]
+        pretraining = next(s for s in plan_stages(form, store) if s.name == "pretraining")
+        shards = pretraining.inputs["shards"]
         return shards, call_of(shards, store)
 
     far, given = read_call(remote, engine)

@@ -196,11 +196,12 @@ def build_finetuning(
         if origin or not shards:
             inputs["architecture"] = origin or encoder
     task, about = task or asked.task, {"seed": str(asked.seed), **more}
+    said = [f"{of} labels" if name == "labels" else f"{name} {of}" for name, of in about.items()]
     return Finetuned(
         asked.replace(arm=start.arm, start="random" if start.is_random else "trained"),
         inputs,
         reads=reads,
         resources=Resources(device=device),
-        title=" · ".join([arm, task, *(f"{name} {value}" for name, value in about.items())]),
+        title=" · ".join([arm, task, *said]),
         labels={"arm": arm, "task": task, **about},
     )

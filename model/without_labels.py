@@ -11,7 +11,7 @@ from amazon_electra.beam_jobs.model_folder.probabilities import apply_temperatur
 from amazon_electra.model.arms.arm import Resources, write_config
 from amazon_electra.model.arms.frozen import Frozen
 from amazon_electra.model.arms.phrases import add_scores
-from amazon_electra.model.arms.states import Layer, fit_scaler, fold_layer
+from amazon_electra.model.arms.states import StateLayer, fit_scaler, fold_layer
 from amazon_electra.model.check import check_folder, load_folder
 from amazon_electra.model.finetuning.classes import UNKNOWN, ClassesInWords
 from amazon_electra.model.finetuning.config import give_phrases
@@ -79,7 +79,7 @@ def classify_without_labels(
     return result
 
 
-def make_layer(states: np.ndarray, said: np.ndarray, shares: Sequence[float]) -> Layer:
+def make_layer(states: np.ndarray, said: np.ndarray, shares: Sequence[float]) -> StateLayer:
     """Return the layer whose answers to texts with these states, [texts, layers · width], have the
     shares of the classes; `said` are the directions of their phrases, [classes, width].
     """

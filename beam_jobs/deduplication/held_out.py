@@ -24,7 +24,7 @@ from amazon_electra.beam_jobs.deduplication.buckets import HELD_RUN, RUN, Bucket
 from amazon_electra.beam_jobs.deduplication.exact import ROW_NUMBER
 from amazon_electra.beam_jobs.reading.work_units import UnitSize
 from amazon_electra.beam_jobs.text.spans import drop_repeats, expand_spans, find_runs, mark_firsts
-from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS, Words, split_words
+from amazon_electra.beam_jobs.text.word_runs import BATCH_TEXTS, HashedWords, split_words
 
 RUN_WORDS = 8
 MIN_OVERLAP = 0.5
@@ -68,7 +68,7 @@ class NGramHasher:
             sizes[batch] = self._add_words(split_words(texts[batch]), is_held_out[batch])
         return sizes
 
-    def _add_words(self, words: Words, is_held_out: np.ndarray) -> np.ndarray:
+    def _add_words(self, words: HashedWords, is_held_out: np.ndarray) -> np.ndarray:
         hashes, (runs, owners) = words.hash_texts(), words.hash_runs(RUN_WORDS)
         sizes = np.bincount(owners, minlength=words.texts).astype(np.uint32)
         whole = np.flatnonzero(words.count_words() >= evaluation_texts.MIN_WORDS).astype(np.uint32)

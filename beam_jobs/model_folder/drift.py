@@ -33,7 +33,7 @@ Pair = tuple[float, float]  # of the new texts, and of the tested ones
 
 
 @dataclass(frozen=True)
-class Tally:
+class AnswerTally:
     """What is counted of texts; `+` counts those of both."""
 
     grid: np.ndarray
@@ -44,8 +44,8 @@ class Tally:
     languages: Counter[str] = field(default_factory=Counter)  # texts by language
     words: Counter[str] = field(default_factory=Counter)  # texts by unknown word
 
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
+    def __add__(self, other: "AnswerTally") -> "AnswerTally":
+        return AnswerTally(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     @property
     def n(self) -> int:
@@ -75,7 +75,7 @@ class Profile:
     words: np.ndarray  # uint32, ascending: checksums of the words of training texts
     edges: np.ndarray  # float [QUANTILES]: shares of unknown words between the groups
     shares: list[float]  # of the classes among the right answers
-    tested: Tally
+    tested: AnswerTally
     stars: dict[str, str] = field(default_factory=dict)  # class by stars, of a task made of them
 
     @classmethod
@@ -99,7 +99,7 @@ class Profile:
         words = np.unique(hash_words(chosen))
         edges = np.quantile(measure_unknown(tested, words)[0], QUANTILES)
         shares = (np.bincount(right, minlength=len(labels)) / len(right)).tolist()
-        none = Tally(np.zeros(0), np.zeros(0))
+        none = AnswerTally(np.zeros(0), np.zeros(0))
         made = cls(list(labels), words, edges, shares, none, dict(stars or {}))
         return replace(made, tested=made.count(tested, probabilities, languages, right))
 
@@ -109,7 +109,7 @@ class Profile:
         probabilities: np.ndarray,
         languages: Mapping[str, int],
         right: np.ndarray | None = None,
-    ) -> Tally:
+    ) -> AnswerTally:
         """Return the tally of texts; probabilities [n, classes], right answers int [n]."""
         shares, unknown = measure_unknown(texts, self.words)
         answered, confidence = probabilities.argmax(1), probabilities.max(1)
@@ -118,7 +118,7 @@ class Profile:
         is_right = np.zeros(len(texts)) if right is None else answered == right
         np.add.at(grid, places, np.stack([np.ones(len(texts)), confidence, is_right], 1))
         answers = np.bincount(answered, minlength=probabilities.shape[1])
-        return Tally(grid, answers, float(shares.sum()), Counter(languages), unknown)
+        return AnswerTally(grid, answers, float(shares.sum()), Counter(languages), unknown)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -134,7 +134,7 @@ class Profile:
     def from_json(cls, content: str | bytes) -> Self:
         found = json.loads(content)
         words = np.frombuffer(base64.b64decode(found["words"]), "<u4")
-        edges, tested = np.array(found["edges"], float), Tally.from_json(found["tested"])
+        edges, tested = np.array(found["edges"], float), AnswerTally.from_json(found["tested"])
         return cls(found["labels"], words, edges, found["shares"], tested, found["stars"])
 
 
@@ -183,7 +183,7 @@ class Drift:
 
 
 def compare_texts(
-    profile: Profile, new: Tally, right: int = 0, labelled: int = 0, trained: int = 0
+    profile: Profile, new: AnswerTally, right: int = 0, labelled: int = 0, trained: int = 0
 ) -> Drift | None:
     """Return how new texts differ from the tested ones; None where there are too few. Of `labelled`
     answers `right` are right; texts that the model was `trained` on are not among them.
@@ -230,7 +230,9 @@ def is_change(shares: Pair, of: tuple[int, int]) -> bool:
     return change >= MIN_CHANGE and change > Z * error
 
 
-def estimate_accuracy(profile: Profile, new: Tally, rare: float) -> tuple[float, float, float]:
+def estimate_accuracy(
+    profile: Profile, new: AnswerTally, rare: float
+) -> tuple[float, float, float]:
     """Return the expected accuracy of new texts with its 95% interval. Of the share `rare`, with
     more unknown words than tested texts have, at least as many are right as by a guess.
     """

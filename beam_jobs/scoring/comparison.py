@@ -14,7 +14,7 @@ from amazon_electra.beam_jobs.core.languages import count_languages
 from amazon_electra.beam_jobs.labels import stars as star_scales
 from amazon_electra.beam_jobs.labels.values import MAX_SPELLINGS, fold
 from amazon_electra.beam_jobs.model_folder.copies import load_trained
-from amazon_electra.beam_jobs.model_folder.drift import Profile, Tally, compare_texts
+from amazon_electra.beam_jobs.model_folder.drift import AnswerTally, Profile, compare_texts
 from amazon_electra.beam_jobs.reading.work_units import PreparedUnit
 
 SAMPLED = 300  # texts of a unit that are compared: 0.1 CPU seconds, for their languages above all
@@ -26,7 +26,7 @@ class ScoredUnit(PreparedUnit):
     """What scoring a unit counted; what is `prepared` has a label, what is `dropped` a reason."""
 
     index: int = 0  # of its file
-    tallies: list[dict[str, Any] | None] = field(default_factory=list)  # drift.Tally
+    tallies: list[dict[str, Any] | None] = field(default_factory=list)  # drift.AnswerTally
     given: list[GivenLabels] = field(default_factory=list)  # of texts not trained on
     trained: list[int] = field(default_factory=list)  # texts with a label, of each model
 
@@ -65,7 +65,7 @@ def compare_units(
     """Return `drift` by task: how units differ from what each model, by its task, was tested on."""
     drifts = {}
     for place, (task, profile) in enumerate(profiles.items()):
-        tallies = [Tally.from_json(one) for unit in units if (one := unit.tallies[place])]
+        tallies = [AnswerTally.from_json(one) for unit in units if (one := unit.tallies[place])]
         if profile is None or not tallies:
             continue
         right = count_right([unit.given[place] for unit in units], profile, units[0].file)

@@ -27,7 +27,7 @@ NON_ASCII_SIGNS = re.compile(
 
 
 @dataclass(frozen=True)
-class Words:
+class HashedWords:
     """The words of some texts, one after another."""
 
     hashes: np.ndarray  # uint64 [words]
@@ -64,14 +64,14 @@ class Words:
         return (runs * BASE)[within], self.owners[:count][within]
 
 
-def split_words(texts: list[str]) -> Words:
+def split_words(texts: list[str]) -> HashedWords:
     """Return the words of texts of one line each."""
     lines = list(map(_encode_line, texts))
     hashes, starts = hash_words(np.frombuffer(b" ".join(lines).translate(FOLD_ASCII), np.uint8))
     line_ends = np.cumsum(np.array([len(line) + 1 for line in lines], dtype=np.int64))
     words_until = np.searchsorted(starts, line_ends)
     owners = np.repeat(np.arange(len(texts), dtype=np.uint32), np.diff(words_until, prepend=0))
-    return Words(hashes, owners, len(texts))
+    return HashedWords(hashes, owners, len(texts))
 
 
 def _encode_line(text: str) -> bytes:

@@ -124,13 +124,13 @@ class Frozen(Arm):
 
     @classmethod
     def load(cls, folder: Path, resources: Resources) -> Self:
-        from amazon_electra.model.arms.states import Layer, open_encoder
+        from amazon_electra.model.arms.states import StateLayer, open_encoder
         from amazon_electra.model.device import open_device
 
         head = read_task_head(folder)
         device = open_device(resources.device, resources.precision)
         encoder = open_encoder(str(folder), make_task(head), head, device)
-        return cls(Layer.load(folder), encoder, head, str(folder), resources, {})
+        return cls(StateLayer.load(folder), encoder, head, str(folder), resources, {})
 
     def export(self, folder: Path, temperature: float, task: Task) -> Exported:
         """Write one graph of encoder, pooling, standardization and regression, whose logits are

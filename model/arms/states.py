@@ -71,7 +71,7 @@ def open_encoder(folder: str, task: Task, head: Head, device: Device) -> nn.Modu
 
 
 @dataclass(frozen=True)
-class Layer:
+class StateLayer:
     """A linear layer on raw states that standardizes and classifies."""
 
     weights: np.ndarray
@@ -107,7 +107,7 @@ def fit_layer(
     classes: int,
     groups: np.ndarray,
     said: np.ndarray,
-) -> tuple[Layer, Fitted, float]:
+) -> tuple[StateLayer, Fitted, float]:
     """Return the layer with the best C, what was tried, and the factor of the classes' scores.
     `groups` stay in one fold; `said` are the directions of the classes' phrases, [classes, width]
     or none.
@@ -133,13 +133,13 @@ def fold_layer(
     offsets: np.ndarray,
     factor: float,
     said: np.ndarray,
-) -> Layer:
+) -> StateLayer:
     """Return the layer that does what these weights [rows, states + classes] do after the scaler,
     with scores of the classes that are multiplied by the factor.
     """
     rows = weights.astype(np.float64) / scaler.scale_
     rows[:, rows.shape[1] - len(said) :] *= factor
-    return Layer(fold_scores(rows, said), offsets - rows @ scaler.mean_)
+    return StateLayer(fold_scores(rows, said), offsets - rows @ scaler.mean_)
 
 
 def fit_scaler(states: np.ndarray) -> StandardScaler:

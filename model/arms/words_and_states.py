@@ -42,7 +42,7 @@ def fit_parts(
     classes: int,
     groups: np.ndarray,
     said: np.ndarray,
-) -> tuple[Words | None, state_arm.Layer | None, Fitted, dict[str, Any]]:
+) -> tuple[Words | None, state_arm.StateLayer | None, Fitted, dict[str, Any]]:
     """Return the part of the words, that of the states [texts, width], what was found, and what
     result.json says of it; None for a part that the cross-validation leaves out. `groups` stay in
     one fold; `said` are the directions of the classes' phrases, [classes, width] or none.

@@ -6,7 +6,7 @@ from operator import add
 
 import numpy as np
 
-from amazon_electra.beam_jobs.model_folder.drift import Profile, Tally, compare_texts
+from amazon_electra.beam_jobs.model_folder.drift import AnswerTally, Profile, compare_texts
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgk" for b in "aeiou" for c in "lmnrst"]
 NEW_WORDS = [f"{a}{b}{c}x" for a in "pqvwz" for b in "aeiou" for c in "lmnrst"]
@@ -88,7 +88,7 @@ def test_a_profile_and_a_tally_survive_json_and_tallies_of_parts_add_up():
         again.count(texts[a:b], probabilities[a:b], {"en": b - a})
         for a, b in ((0, 30), (30, 60), (60, 90))
     ]
-    parts = [Tally.from_json(json.loads(json.dumps(one.to_json()))) for one in parts]
+    parts = [AnswerTally.from_json(json.loads(json.dumps(one.to_json()))) for one in parts]
     found = reduce(add, parts)
     assert found.n == 90
     assert found.words == whole.words

@@ -26,6 +26,7 @@ class ScoredUnit(PreparedUnit):
     """What scoring a unit counted; what is `prepared` has a label, what is `dropped` a reason."""
 
     index: int = 0  # of its file
+    columns: list[str] = field(default_factory=list)  # of its records, where these are kept
     tallies: list[dict[str, Any] | None] = field(default_factory=list)  # drift.AnswerTally
     given: list[GivenLabels] = field(default_factory=list)  # of texts not trained on
     trained: list[int] = field(default_factory=list)  # texts with a label, of each model

@@ -195,8 +195,7 @@ def write_records(
     units: Sequence[ScoredUnit], folder: str, file: DumpFile, path: Path, names: list[str]
 ) -> None:
     """Write the records of a file and their answers as CSV, nested values as JSON."""
-    records = (one for unit in units for one in read_part(folder, unit)[RECORD].to_pylist())
-    columns = list(dict.fromkeys(name for one in records for name in json.loads(one)))
+    columns = list(dict.fromkeys(name for unit in units for name in unit.columns))
     with open(path, "w", encoding="utf-8", newline="") as stream:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow([*columns, *names])

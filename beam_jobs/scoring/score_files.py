@@ -53,7 +53,7 @@ class Rows:
     reasons: list[str | None] = field(default_factory=list)  # why a record is not classified
     lines: list[int] = field(default_factory=list)  # where each begins
     are_records: list[bool] = field(default_factory=list)  # whether each could be read
-    records: list[str] = field(default_factory=list)  # as JSON, where they are to be kept
+    records: list[dict[str, Any]] = field(default_factory=list)  # where they are to be kept
     tally: Tally = field(default_factory=Tally)
     given: list[list[str | None]] = field(default_factory=list)  # own labels, of each task
 
@@ -104,7 +104,9 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> comparison.Scor
         columns[outputs.LINE] = pa.array(rows.lines)
         columns[outputs.IS_RECORD] = pa.array(rows.are_records)
         if rows.records:
-            columns[outputs.RECORD] = pa.array(rows.records)
+            columns[outputs.RECORD] = pa.array(
+                [json.dumps(one, default=str) for one in rows.records]
+            )
     tallies, given, trained = list[Any](), list[comparison.GivenLabels](), list[int]()
     for place, (classifier, profile) in enumerate(models):
         probabilities = classifier.score(texts)
@@ -136,6 +138,7 @@ def score_unit(unit: Unit, plan: ScoringPlan, models: Models) -> comparison.Scor
         file=unit.file.name,
         read=len(rows.reasons),
         lines=rows.tally.lines,
+        columns=list(dict.fromkeys(name for record in rows.records for name in record)),
         dropped=dict(Counter(filter(None, rows.reasons))),
         notes=dict(rows.tally.notes),
         bytes=rows.tally.bytes,
@@ -212,8 +215,7 @@ def read_rows(unit: Unit, config: ScoringConfig, tasks: Sequence[str]) -> Rows:
         rows.lines.append(item[0])
         rows.are_records.append(not isinstance(item, Reject))
         if is_kept:
-            own_columns = {n: value for n, value in record.items() if n not in left_out}
-            rows.records.append(json.dumps(own_columns, default=str))
+            rows.records.append({n: value for n, value in record.items() if n not in left_out})
         rows.ids.append(own_id)
         rows.texts.append(text)
         rows.reasons.append(reason or None)

@@ -5,7 +5,6 @@ may have imported it; and Ctrl-C ends the run as in a terminal.
 """
 
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -14,16 +13,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_jsonable_python
+
 from amazon_electra.beam_jobs.core import storage
-from amazon_electra.beam_jobs.core.errors import JobFailed, UserError, describe_error
-from amazon_electra.beam_jobs.core.nesting import read_json
+from amazon_electra.beam_jobs.core.errors import (
+    JobFailed,
+    TransientError,
+    UserError,
+    describe_error,
+)
+from amazon_electra.beam_jobs.core.files import write_json
+from amazon_electra.beam_jobs.core.nesting import find_json, read_json
 from amazon_electra.beam_jobs.core.settings import Settings
 from amazon_electra.flows.runner.processes import PYTHON_ENVIRONMENT
 from amazon_electra.model.children import bind_command
 
 Section = Mapping[str, Any] | Settings
 Dump = str | Path | Sequence[str | Path] | Section
-CALL, ANSWER = "call", "answer"
+CALL, ANSWER = "call.json", "answer.json"
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,8 @@ def call_command(name: str, given: dict[str, Any], **options: Any) -> dict[str, 
     Return what it returns and raise what it raises.
     """
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, CALL).write_bytes(pickle.dumps((name, given, options)))
+        call = {"name": name, "given": given, "options": options}
+        write_json(Path(folder, CALL), to_jsonable_python(call))
         job = [sys.executable, "-m", "amazon_electra.flows.api.commands", folder]
         with subprocess.Popen(
             bind_command(job),
@@ -136,11 +144,13 @@ def call_command(name: str, given: dict[str, Any], **options: Any) -> dict[str, 
                 code = process.wait()
             finally:
                 process.terminate()  # nothing, if it has ended
-        answer, how = Path(folder, ANSWER), f"its process ended with {code}"
-        made = pickle.loads(answer.read_bytes()) if answer.exists() else JobFailed(how)
-    if isinstance(made, Exception):
-        raise made
-    return dict(made)
+        answer = find_json(Path(folder, ANSWER))
+    if "made" in answer:
+        return dict(answer["made"])
+    if "mistake" in answer:
+        raise UserError(**answer["mistake"])
+    kind = TransientError if answer.get("may_pass") else JobFailed
+    raise kind(answer.get("error", f"its process ended with {code}"))
 
 
 def main() -> None:
@@ -149,19 +159,21 @@ def main() -> None:
     from amazon_electra.flows.cli.main import attempt
 
     folder = Path(sys.argv[1])
-    name, given, options = pickle.loads((folder / CALL).read_bytes())
+    call = read_json(folder / CALL)
 
     def work() -> None:
-        answer: Any = None
+        answer = dict[str, Any]()
         try:
-            answer = getattr(run_commands, name)(given, **options)
+            answer["made"] = getattr(run_commands, call["name"])(call["given"], **call["options"])
+        except UserError as mistake:
+            answer["mistake"] = mistake.describe()
+            raise
         except Exception as error:
-            is_told = isinstance(error, UserError | JobFailed)
-            answer = error if is_told else JobFailed(describe_error(error))
+            error_text = str(error) if isinstance(error, JobFailed) else describe_error(error)
+            answer |= {"error": error_text, "may_pass": isinstance(error, TransientError)}
             raise
         finally:
-            if answer is not None:
-                (folder / ANSWER).write_bytes(pickle.dumps(answer))
+            write_json(folder / ANSWER, answer)
 
     sys.exit(attempt(work))
 

@@ -38,6 +38,7 @@ from amazon_electra.model.finetune import finetune
 from amazon_electra.model.finetuning.classes import ClassesInWords
 from amazon_electra.model.finetuning.config import FinetuneConfig
 from amazon_electra.model.finetuning.examples import Sampling, load_examples
+from amazon_electra.model.finetuning.request import choose_sampling
 from amazon_electra.model.finetuning.tasks import find_task
 from amazon_electra.model.origin import write_origin
 from amazon_electra.model.without_labels import classify_without_labels
@@ -91,6 +92,13 @@ def prepare(given: argparse.Namespace) -> tuple[Path, dict[str, str], dict[str, 
     return corpus, {"published": str(origin), "adapted": cost["encoder"], "": ""}, cost
 
 
+def configure(task: str, count: int, seed: int, **more: Any) -> FinetuneConfig:
+    """Return which labels are read, and how; `more` says the arm."""
+    settings = {**TASKS.get(task, {}), **FOLDS, "n_train": str(count), "n_test": "4000"}
+    name = "polarity" if task in TASKS and task != "stars" else task
+    return FinetuneConfig(task=name, seed=seed, recipe="published", settings=settings, **more)
+
+
 def fit(
     title: str, encoder: str, corpus: Path, task: str, count: int, seed: int, work: Path
 ) -> Path:
@@ -107,14 +115,7 @@ def fit(
     tested = work / "cells" / f"{name}-test"
     if (tested / "cost.json").exists():
         return tested
-    config = FinetuneConfig(
-        arm=arm,
-        phrases={} if is_without else None,
-        task="polarity" if task in TASKS and task != "stars" else task,
-        seed=seed,
-        recipe="published",
-        settings={**TASKS.get(task, {}), **FOLDS, "n_train": str(count), "n_test": "4000"},
-    )
+    config = configure(task, count, seed, arm=arm, phrases={} if is_without else None)
     started = time.process_time()
     finetune(
         config,
@@ -138,12 +139,12 @@ def fit_peer(
     if (tested / "cost.json").exists():
         return tested
     tested.mkdir(parents=True, exist_ok=True)
-    settings = TASKS.get(task, {})
-    found = find_task("polarity" if settings else task, corpus)
-    own = Sampling(count, seed, "sampling" in settings, has_dev=False)
-    train = load_examples(found, corpus, "train", own)
-    rest = Sampling(4_000, balanced="balanced_test" in settings, has_dev=False)
-    test = load_examples(found, corpus, "test", rest)
+    config = configure(task, count, seed)
+    found, settings = find_task(config.task, corpus), config.resolve_settings()
+    train, test = (
+        load_examples(found, corpus, split, choose_sampling(settings, split, seed))
+        for split in ("train", "test")
+    )
     gold = np.array([one.label for one in test])
     texts = {
         "seed": seed,
@@ -157,9 +158,8 @@ def fit_peer(
     scores = np.log(json.loads((tested / "cost.json").read_text())["probabilities"])
     loss, probabilities = compute_losses(scores, gold)
     answers = scores.argmax(1).tolist()
-    ids = [one.id for one in test]
-    predictions = Predictions(ids, gold.tolist(), answers, loss, probabilities, scores.shape[1])
-    write_predictions(predictions, tested / "predictions.parquet")
+    about = [one.id for one in test], gold.tolist(), answers, loss, probabilities, scores.shape[1]
+    write_predictions(Predictions(*about), tested / "predictions.parquet")
     return tested
 
 

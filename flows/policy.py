@@ -123,6 +123,6 @@ def choose_adaptation(p: Parameters, arms: Sequence[Arm], counts: Counts) -> tup
     if tokens >= MIN_TOKENS:
         return "text", f"adaptation to the text: {measured}"
     return "none", (
-        f"no adaptation: {counts.titles:,} titles, of which contrast takes {MIN_TITLES:,}, and "
-        f"{measured}, of {MIN_TOKENS // 1_000_000} (`pretraining.steps` trains all the same)"
+        f"no adaptation: {counts.titles:,} titles, and contrast needs {MIN_TITLES:,}; {measured}, "
+        f"and the text needs {MIN_TOKENS // 1_000_000} (`pretraining.steps` trains all the same)"
     )

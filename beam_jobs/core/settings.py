@@ -1,4 +1,4 @@
-"""What a user sets: pydantic models, of which a field is an option of a command line (`max_length`:
+"""What a user sets: pydantic models. Each field is an option of a command line (`max_length`:
 `--max-length`), a key of a YAML file and a field of the form in the Prefect UI.
 """
 

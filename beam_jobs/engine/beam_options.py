@@ -1,4 +1,4 @@
-"""Chooses the engine that runs a job, and its Beam options: whatever a job does not know itself.
+"""Chooses the engine of a job, and the Beam options that the job does not set itself.
 
 Locally the engine is FnApiRunner: DirectRunner first tries to download a Prism binary, without a
 time limit, and then ignores the running mode (apache_beam/runners/direct/direct_runner.py).

@@ -101,7 +101,7 @@ def _read_number(text: str, decimals: str, exponent: str | None) -> int | None:
 
 
 def count_dates(values: Iterable[Any]) -> Counter[str]:
-    """Count dates as `parse_day` reads them again; of others MAX_SHOWN are told apart."""
+    """Count dates as `parse_day` reads them again; of others at most MAX_SHOWN are kept apart."""
     counts, unread = Counter[str](), set[str]()
     for value in values:
         text = str(value).strip()

@@ -113,7 +113,7 @@ def run_graph(
     notes: Sequence[str] = (),
     begun: StageRunner | None = None,
 ) -> dict[str, Any]:
-    """Make every stage of a graph, the last of which is the report; return `list_results`, and what
+    """Make every stage of a graph, the report last; return `list_results`, and what
     failed without ending the run. `begun` makes the first stages already.
     """
     check_engine(parameters)

@@ -79,7 +79,7 @@ def name_folder(manifest: Manifest) -> str:
 def list_prunable(
     store: Store, kept: Sequence[str], registered: Iterable[str] = ()
 ) -> dict[str, int]:
-    """Return the folders, with their bytes, that nothing needs: no run of which the fingerprint
+    """Return the folders, with their bytes, that nothing needs: no run whose fingerprint
     begins as one of `kept` (empty: all), no study or run that did not end, no `registered` stage.
     UserError while a run is under way: nobody knows what it needs next.
     """

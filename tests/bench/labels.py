@@ -3,8 +3,8 @@
     python tests/bench/labels.py --reviews 'DIR/reviews/mcauley_*/*' --work labels \
         --output labels.json
 
-Fits each arm to samples of the labels of a task, of which `--flipped 0.05` turns so many round,
-those of test too, and looks for them by the predictions of all arms together.
+Fits each arm to samples of the labels of a task. `--flipped 0.05` turns a twentieth of all labels
+round, those of test too. The bench looks for them by the predictions of all arms together.
 """
 
 import argparse

@@ -66,7 +66,7 @@ NETWORKS = {
     "fine-tuned, as published, + TF-IDF": ("stack", "published"),
     "fine-tuned, adapted, + TF-IDF": ("stack", "adapted"),
 }
-PEERS = ("scikit-learn", "model2vec", "model2vec + regression", "SetFit")
+PEERS = ("AutoGluon", "scikit-learn", "model2vec", "model2vec + regression", "SetFit")
 """Other tools, without an arm of ours."""
 ARMS = {"TF-IDF": ("tfidf", ""), **OF_STATES, **dict.fromkeys(PEERS, ("", "")), **NETWORKS}
 """Name → the arm and the encoder that it reads; those of the same encoder that a stack combines
@@ -199,13 +199,10 @@ def summarize(arms: dict[str, Sequence[Path]], base: str) -> list[dict[str, Any]
         costs = [json.loads((f / "cost.json").read_text())["cpu_seconds"] for f in arms[name]]
         row["cpu_seconds"] = sorted(costs)[len(costs) // 2]
         if name != base and len(predictions) == len(read[base]):
-            found = compare_arms(METRICS["accuracy"], predictions, read[base])
-            row |= {
-                "less": base,
-                "difference": found.difference,
-                "low": found.low,
-                "high": found.high,
-            }
+            for metric, end in {"accuracy": "", "macro_f1": " of macro_f1"}.items():
+                found = compare_arms(METRICS[metric], predictions, read[base])
+                about = {"difference": found.difference, "low": found.low, "high": found.high}
+                row |= {"less": base, **{f"{n}{end}": value for n, value in about.items()}}
         rows.append(row)
     return rows
 

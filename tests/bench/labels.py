@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 
 from amazon_electra.beam_jobs.config import CorpusConfig
 from amazon_electra.beam_jobs.corpus_job import make_corpus
-from amazon_electra.model.arms import find_arm
 from amazon_electra.model.arms.out_of_fold import OutOfFold
 from amazon_electra.model.evaluation.choice import average_arms
 from amazon_electra.model.evaluation.predictions import read_predictions
@@ -69,7 +68,7 @@ def fit(given: argparse.Namespace, corpus: Path, arm: str, count: int, seed: int
             FinetuneConfig(arm=arm, task=given.task, seed=seed, recipe="sample", settings=settings),
             corpus,
             folder,
-            encoder=given.work / "origin" if find_arm(arm).reads_encoder else None,
+            encoder=given.work / "origin",
             evaluation=f"{folder}-test",
             cache=given.work / "cache",
         )
@@ -115,19 +114,17 @@ def main() -> None:
     parser.add_argument("--counts", type=int, nargs="+", default=(50, 100, 200, 800))
     parser.add_argument("--samples", type=int, default=5)
     parser.add_argument("--flipped", type=float, nargs="+", default=(0.0,))
-    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     given = parser.parse_args()
     corpus = given.work / "corpus"
     if not (corpus / "corpus.json").exists():
         files = sorted(file for pattern in given.reviews for file in glob.glob(pattern))
         make_corpus(CorpusConfig(split_by="product"), files, str(corpus))
-    if {"frozen", "joined"} & {*given.arms}:
-        write_origin(given.encoder, given.work / "origin")
+    write_origin(given.encoder, given.work / "origin")
     truth, rows = read_truth(corpus, given.task), []
     for share, count in itertools.product(given.flipped, given.counts):
         flipped = flip_labels(corpus, share, given.work / f"flipped-{share}")
         for seed in range(given.samples):
-            folders = [fit(given, flipped, arm, count, seed) for arm in given.arms]
+            folders = [fit(given, flipped, arm, count, seed) for arm in ARMS]
             row = {"flipped": share, "labels": count, "seed": seed}
             rows.append(row | {"found": look_for_wrong_labels(folders, truth)})
             given.output.write_text(json.dumps(rows, indent=1), encoding="utf-8")

@@ -1,5 +1,6 @@
 """Fits what a user would otherwise take to the texts of tests/bench/arms.py, which calls it with
-a Python of its own environment: `uv pip install setfit==1.2.0 'model2vec[distill,train]==0.10.0'`.
+a Python of its own environment: `uv pip install setfit==1.2.0 'model2vec[distill,train]==0.10.0'`,
+or `'autogluon.tabular[catboost,lightgbm,xgboost]==1.6.3'`.
 
     python tests/bench/peers.py TOOL TEXTS.json OUTPUT.json --encoder FOLDER
 
@@ -9,8 +10,8 @@ each test text, [n, classes], the CPU seconds and the versions of the packages.
 
 import argparse
 import json
+import os
 import tempfile
-import time
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ import numpy as np
 
 ITERATIONS = 20
 """SetFit's pairs of each text: of its paper (Tunstall et al. 2022)."""
-PACKAGES = ("scikit-learn", "setfit", "model2vec", "torch", "transformers")
+PACKAGES = ("autogluon.tabular", "scikit-learn", "setfit", "model2vec", "torch", "transformers")
 
 
 def fit_scikit_learn(given: dict[str, Any], encoder: str) -> np.ndarray:
@@ -87,7 +88,20 @@ def fit_static_regression(given: dict[str, Any], encoder: str) -> np.ndarray:
     return model.predict_proba(static.encode(given["test"]))
 
 
+def fit_autogluon(given: dict[str, Any], encoder: str) -> np.ndarray:
+    """Its default models on n-grams of the texts, averaged by log-loss, ten minutes at most."""
+    from autogluon.tabular import TabularPredictor
+    from pandas import DataFrame
+
+    train = DataFrame({"text": given["train"], "label": given["labels"]})
+    with tempfile.TemporaryDirectory() as folder:
+        model = TabularPredictor("label", eval_metric="log_loss", path=folder, verbosity=0)
+        model.fit(train, time_limit=600)
+        return model.predict_proba(DataFrame({"text": given["test"]})).to_numpy()
+
+
 TOOLS = {
+    "AutoGluon": fit_autogluon,
     "scikit-learn": fit_scikit_learn,
     "SetFit": fit_setfit,
     "model2vec": fit_model2vec,
@@ -108,7 +122,7 @@ if __name__ == "__main__":
     probabilities = TOOLS[arguments.tool](texts, arguments.encoder)
     result = {
         "probabilities": probabilities.tolist(),
-        "cpu_seconds": round(time.process_time(), 1),
+        "cpu_seconds": round(sum(os.times()[:4]), 1),
         "versions": {d.name: d.version for d in distributions() if d.name in PACKAGES},
     }
     arguments.output.write_text(json.dumps(result), encoding="utf-8")

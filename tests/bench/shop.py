@@ -51,13 +51,7 @@ def read_spanish(folder: Path) -> Iterator[dict[str, Any]]:
     for r in csv.DictReader(io.StringIO(data)):
         if r["stars"] in "12345":
             day = datetime(2018, 1, 1, tzinfo=UTC)
-            yield {
-                "item": "",
-                "day": day,
-                "title": "",
-                "text": r["review"],
-                "stars": int(r["stars"]),
-            }
+            yield {"day": day, "text": r["review"], "stars": int(r["stars"])}
 
 
 def write_shop(folder: Path, output: Path) -> None:
@@ -72,9 +66,8 @@ def write_shop(folder: Path, output: Path) -> None:
         for number, row in enumerate(rows):
             points = 2 * row["stars"] - draw.randrange(2)
             day = f"{row['day']:%d.%m.%Y}"
-            writer.writerow(
-                [f"B{10_000 + number}", row["item"], day, row["title"], row["text"], points]
-            )
+            known = [row.get("item"), day, row.get("title"), row["text"]]
+            writer.writerow([f"B{10_000 + number}", *known, points])
 
 
 def run_shop(dump: str, store: Path, code: Path, options: list[str]) -> None:

@@ -119,8 +119,8 @@ def test_when_one_process_is_killed_all_end(endless):
     find_second(ranks).kill()
     out, errors = process.communicate(timeout=60)
     assert (process.returncode, out) == (os.EX_TEMPFAIL, "")
-    told = [line for line in errors.splitlines() if "rror" in line]
-    assert told == [
+    shown = [line for line in errors.splitlines() if "rror" in line]
+    assert shown == [
         "error: process 2 of 2 was ended by signal 9; the same command continues from the last "
         "checkpoint"
     ]
@@ -140,7 +140,7 @@ def test_told_to_end_they_write_a_checkpoint(endless):
 
 
 @pytest.mark.parametrize(
-    ("codes", "first", "kind", "told"),
+    ("codes", "first", "kind", "message"),
     [
         ((143, -9), 1, TransientError, "process 2 of 2 was ended by signal 9"),
         ((LOST, 2), 0, UserError, "no room"),
@@ -151,11 +151,11 @@ def test_told_to_end_they_write_a_checkpoint(endless):
         ((143, 143), 1, TransientError, "process 2 of 2 was ended by signal 15"),
     ],
 )
-def test_the_first_cause_is_told(tmp_path, codes, first, kind, told):
+def test_the_first_cause_is_told(tmp_path, codes, first, kind, message):
     (tmp_path / "1.json").write_text('{"message": "no room"}')
     error = _build_error(codes, first, tmp_path)
     assert type(error) is kind
-    assert told in str(error)
+    assert message in str(error)
 
 
 def test_what_this_machine_cannot_have_is_refused(made, tmp_path):

@@ -34,8 +34,8 @@ SETTINGS |= {"dropout": 0.1}
 def corpus(tmp_path_factory) -> Path:
     folder = write_corpus(tmp_path_factory.mktemp("kinds") / "corpus", reviews=500)
     splits = Counter(pq.read_table(folder)["split"].to_pylist())
-    told = {"read": 500, "kept": 500, "dropped": {}, "splits": splits}
-    (folder / "corpus.json").write_text(json.dumps(told))
+    counts = {"read": 500, "kept": 500, "dropped": {}, "splits": splits}
+    (folder / "corpus.json").write_text(json.dumps(counts))
     return folder
 
 

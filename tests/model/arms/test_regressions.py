@@ -111,7 +111,7 @@ def test_more_labels_than_fit_are_told(made, tmp_path, monkeypatch):
     result = fit(made, "frozen", tmp_path)
     whole = json.loads((made / "frozen" / "result.json").read_text())["n_train"]
     assert result["n_train"] == 40 < whole
-    assert [told for told in result["warnings"] if f"from 40 of {whole} labels" in told]
+    assert [one for one in result["warnings"] if f"from 40 of {whole} labels" in one]
 
 
 def test_a_class_without_examples_is_no_answer():

@@ -64,30 +64,30 @@ class Trial:
     """Notes what it is told, and may be behind the others."""
 
     def __init__(self, is_behind=False):
-        self.told, self.is_behind = [], is_behind
+        self.reported, self.is_behind = [], is_behind
 
     def report(self, value, part):
-        self.told.append((part, value))
+        self.reported.append((part, value))
 
     def should_prune(self):
         return self.is_behind
 
 
 @pytest.mark.parametrize(
-    ("steps", "told"),
+    ("steps", "reported"),
     [
         (12, [(1, 3), (2, 5), (3, 8), (4, 10), (5, 12)]),
         (20, [(1, 4), (2, 8), (3, 12), (4, 16), (5, 20)]),
         (3, [(1, 1), (3, 2), (5, 3)]),
     ],
 )
-def test_a_score_is_compared_after_each_fifth(steps, told):
+def test_a_score_is_compared_after_each_fifth(steps, reported):
     """A trial that is behind ends there; what has come to its end has a score all the same."""
     trial, behind = Trial(), Trial(is_behind=True)
     report, report_behind = (search.make_reporter(one, "accuracy") for one in (trial, behind))
     for step in range(1, steps + 1):
         report(step / steps, {"dev_accuracy": step})
-    assert trial.told == told
+    assert trial.reported == reported
     report_behind(0.1, {"dev_accuracy": 0.5})
     with pytest.raises(optuna.TrialPruned):
         report_behind(0.2, {"dev_accuracy": 0.5})

@@ -69,12 +69,12 @@ def test_a_killed_training_goes_on_the_same(tmp_path, monkeypatch):
     the log.
     """
     monkeypatch.setattr(runtime, "CHECKPOINT_SECONDS", 0.0)
-    told = {"whole": [], "killed": []}
+    reports = {"whole": [], "killed": []}
 
     def training(name):
         return replace(
             tiny_training(tmp_path / name),
-            report=lambda step, numbers: told[name].append((step, numbers)),
+            report=lambda step, numbers: reports[name].append((step, numbers)),
         )
 
     whole = tiny_model()
@@ -94,8 +94,8 @@ def test_a_killed_training_goes_on_the_same(tmp_path, monkeypatch):
     assert runtime.find_newest_step(tmp_path / "killed" / "checkpoints") == 9
     resumed = tiny_model()
     loop.train(resumed, training("killed"), 1e-3)
-    assert [s for s, _ in told["killed"]] == [4, 8, 12, 16, 20, 24]
-    assert told["killed"] == told["whole"]
+    assert [s for s, _ in reports["killed"]] == [4, 8, 12, 16, 20, 24]
+    assert reports["killed"] == reports["whole"]
     for name, weight in whole.state_dict().items():
         assert torch.equal(weight, resumed.state_dict()[name]), name
 

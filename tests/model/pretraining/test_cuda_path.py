@@ -74,9 +74,9 @@ def test_a_step_that_cannot_be_compiled_is_taken(shards, tmp_path, monkeypatch, 
     assert run.compiled
     loop.run_step(run, arrays)
     assert not run.compiled
-    [told] = capsys.readouterr().err.splitlines()
-    assert "warning: torch.compile failed (" in told
-    assert "no compiler here" in told
+    [line] = capsys.readouterr().err.splitlines()
+    assert "warning: torch.compile failed (" in line
+    assert "no compiler here" in line
     assert_same_state(plain, run)
     asked = training(shards, "cpu", tmp_path, dropout="0", compile="on")
     with pytest.raises(RuntimeError, check=lambda error: "no compiler here" in str(error)):

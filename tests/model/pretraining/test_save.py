@@ -22,20 +22,20 @@ def test_the_card_tells_data_counts_and_lineage(shards, dev_shards, tmp_path):
     for role in ("discriminator", "generator"):
         card = (Path(result[role]) / "README.md").read_text()
         assert card.startswith("---\nlibrary_name: transformers\n")
-        for told in ("256 packed sequences", "10 steps", "80 sequences", "- shards: `"):
-            assert told in card, told
+        for text in ("256 packed sequences", "10 steps", "80 sequences", "- shards: `"):
+            assert text in card, text
 
 
 def test_padding_is_the_tokenizers(shards, tmp_path):
     own = shutil.copytree(shards, tmp_path / "shards")
-    told = own / "vocabulary" / "tokenizer_config.json"
-    told.write_text(told.read_text().replace('"[PAD]"', '"word0"'))
+    config = own / "vocabulary" / "tokenizer_config.json"
+    config.write_text(config.read_text().replace('"[PAD]"', '"word0"'))
     result = pretrain(own, tmp_path / "out", steps=10, **SETTINGS)
     for role in ("discriminator", "generator"):
         config = json.loads((Path(result[role]) / "config.json").read_text())
         assert config["pad_token_id"] == 5
-    told.write_text(told.read_text().replace('"word0"', '"<pad>"'))
-    assert find_special(told.parent, "pad") is None
+    config.write_text(config.read_text().replace('"word0"', '"<pad>"'))
+    assert find_special(config.parent, "pad") is None
 
 
 @pytest.mark.parametrize("start", ["origin", "mini-bert"])
@@ -48,10 +48,10 @@ def test_an_adapted_encoder_keeps_its_name(tmp_path, start):
     begun = ("--start-from", tmp_path / start)
     result = pretrain(shards, tmp_path / "out", *begun, steps=1, batch=4)
     file = Path(result["encoder"], "README.md")
-    card, told = file.read_text(), ModelCard.load(file).data
+    card, data = file.read_text(), ModelCard.load(file).data
     assert "# mini-bert, adapted: encoder" in card
     assert "Training began with mini-bert." in card
     for line in ("name: mini-bert", "licence: mit", "training data: books, wiki"):
         assert f"- origin's {line}" in card
-    assert (told.license, told.datasets) == ("mit", ["books", "wiki"])
-    assert told.tags == ["bert", "reviews"]
+    assert (data.license, data.datasets) == ("mit", ["books", "wiki"])
+    assert data.tags == ["bert", "reviews"]

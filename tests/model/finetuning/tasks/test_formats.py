@@ -98,8 +98,8 @@ def test_squad_keeps_a_passage_on_one_side(tmp_path):
         answers = [{"text": f"Peter {p}", "answer_start": 0}]
         qas = [*(ask(p, q, answers) for q in range(3)), ask(p, "no", [])]
         paragraphs.append({"context": f"Peter {p} lives in London.", "qas": qas})
-    told = {"data": [{"title": "T", "paragraphs": paragraphs}]}
-    (tmp_path / "squad.json").write_text(json.dumps(told))
+    content = {"data": [{"title": "T", "paragraphs": paragraphs}]}
+    (tmp_path / "squad.json").write_text(json.dumps(content))
     read = splits("squad2", tmp_path)
     assert sum(map(len, read.values())) == 200
     assert not {e.pair for e in read["train"]} & {e.pair for e in read["test"]}

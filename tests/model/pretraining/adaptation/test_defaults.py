@@ -14,7 +14,7 @@ from tests.model.pretraining.runs import pretrain, read_curve
 
 
 @pytest.mark.parametrize(
-    ("what", "told", "objective", "rates"),
+    ("what", "changes", "objective", "rates"),
     [
         ("MiniLM, a bare trunk", {}, "mlm", NEW_HEAD_SETTINGS),
         ("BERT for both objectives", {}, "mlm", OLD_HEAD_SETTINGS),
@@ -27,14 +27,14 @@ from tests.model.pretraining.runs import pretrain, read_curve
         ("ELECTRA's generator", {"tie_word_embeddings": False}, "mlm", NEW_HEAD_SETTINGS),
     ],
 )
-def test_objective_and_rates_by_kind_and_weights(tmp_path, what, told, objective, rates):
+def test_objective_and_rates_by_kind_and_weights(tmp_path, what, changes, objective, rates):
     """A head that was published needs no steps of its own, whatever config.json says of heads; one
     with a table of its own has no place here, and a new one is learnt. A masked language model is
     used with token type 0 alone, and trained so.
     """
-    folder = write_checkpoint(tmp_path, what, **told)
+    folder = write_checkpoint(tmp_path, what, **changes)
     file = folder / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | told))
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
     chosen = choose_settings(folder, {}, has_generator=True)
     as_used = {"objective": objective, "segment_probability": "0"} if objective else {}
     assert chosen == {**as_used, **rates}

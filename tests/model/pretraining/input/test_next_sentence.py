@@ -51,14 +51,14 @@ def test_second_halves_are_of_documents_of_the_batch(seed):
     for i, row in enumerate(batch):
         read = read_documents(pairs, i)
         assert len(read) == len(row)
-        told = iter(zip(*(pairs[name][i] for name in PAIRS), strict=True))
+        expected = iter(zip(*(pairs[name][i] for name in PAIRS), strict=True))
         at = 0
         for document, (ids, types) in zip(row, read, strict=True):
             if len(document) == 1:
                 assert ids == [CLS, *document[0], SEP]
                 assert not any(types)
             else:
-                place, not_next, weight = next(told)
+                place, not_next, weight = next(expected)
                 assert (place, weight) == (at, 1)
                 middle = ids.index(SEP)
                 assert types == [0] * (middle + 1) + [1] * (len(ids) - middle - 1)
@@ -76,7 +76,7 @@ def test_second_halves_are_of_documents_of_the_batch(seed):
                 else:
                     assert second == rest
             at += len(ids)
-        assert not any(weight for *_, weight in told)
+        assert not any(weight for *_, weight in expected)
 
 
 def test_half_are_exchanged():

@@ -36,8 +36,8 @@ def copy_to_transformers(ours):
     models = []
     for role, kind in (("generator", ElectraForMaskedLM), ("discriminator", ElectraForPreTraining)):
         shape, mapping = map_weights(role)
-        told = encoder_config.build_transformers_config(role, shape, SIZE, LENGTH) | NO_DROPOUT
-        model = kind(ElectraConfig(**told, attn_implementation="eager"))
+        config = encoder_config.build_transformers_config(role, shape, SIZE, LENGTH) | NO_DROPOUT
+        model = kind(ElectraConfig(**config, attn_implementation="eager"))
         weights = export.convert_to_transformers(dict(ours.named_parameters()), mapping)
         missing, unexpected = model.load_state_dict(weights, strict=False)
         assert not unexpected

@@ -1,10 +1,9 @@
 """Are wrong labels found? docs/results.md.
 
-    python tests/bench/labels.py --reviews 'DIR/reviews/mcauley_*/*' --work labels \
-        --output labels.json
+    python tests/bench/labels.py --reviews 'DIR/mcauley_*/*' --work labels --output labels.json
 
-Fits each arm to samples of the labels of a task. `--flipped 0.05` turns a twentieth of all labels
-round, those of test too. The bench looks for them by the predictions of all arms together.
+Fits each arm to samples of a task's labels. `--flipped 0.05` turns a twentieth of all labels round,
+those of test too, which the bench looks for by the predictions of all arms together.
 """
 
 import argparse
@@ -114,6 +113,7 @@ def main() -> None:
     parser.add_argument("--counts", type=int, nargs="+", default=(50, 100, 200, 800))
     parser.add_argument("--samples", type=int, default=5)
     parser.add_argument("--flipped", type=float, nargs="+", default=(0.0,))
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=ARMS)
     given = parser.parse_args()
     corpus = given.work / "corpus"
     if not (corpus / "corpus.json").exists():
@@ -124,7 +124,7 @@ def main() -> None:
     for share, count in itertools.product(given.flipped, given.counts):
         flipped = flip_labels(corpus, share, given.work / f"flipped-{share}")
         for seed in range(given.samples):
-            folders = [fit(given, flipped, arm, count, seed) for arm in ARMS]
+            folders = [fit(given, flipped, arm, count, seed) for arm in given.arms]
             row = {"flipped": share, "labels": count, "seed": seed}
             rows.append(row | {"found": look_for_wrong_labels(folders, truth)})
             given.output.write_text(json.dumps(rows, indent=1), encoding="utf-8")

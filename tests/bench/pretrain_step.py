@@ -35,7 +35,6 @@ DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 PLAIN_FILL = 0.659
 """How full google's example builder made rows of 128 tokens of 79,240 reviews (`git show
 ed7f0f0:tests/bench/google_rows.py`)."""
-
 FLOOR = 5.0
 """Smallest `ratio_real_tokens` with which the bench ends with 0; none with --json."""
 

@@ -119,10 +119,10 @@ def choose_adaptation(p: Parameters, arms: Sequence[Arm], counts: Counts) -> tup
     if not is_open or "pre-trained" in p.finetuning.arms:
         return "text", ""
     tokens = PASSES * counts.tokens
-    measured = f"{PASSES} passes over the text are about {tokens / 1e6:.1f} million tokens"
+    measured = f"{PASSES} passes over the text are about {round(tokens, -3):,.0f} tokens"
     if tokens >= MIN_TOKENS:
         return "text", f"adaptation to the text: {measured}"
     return "none", (
         f"no adaptation: {counts.titles:,} titles, and contrast needs {MIN_TITLES:,}; {measured}, "
-        f"and the text needs {MIN_TOKENS // 1_000_000} (`pretraining.steps` trains all the same)"
+        f"and training on it needs {MIN_TOKENS:,} (`pretraining.steps` trains all the same)"
     )

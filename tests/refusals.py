@@ -17,10 +17,10 @@ def refuses(
     kind: type[Exception] = UserError,
 ) -> Iterator[pytest.ExceptionInfo[Any]]:
     """Expect an error of one line that names files or values, and is of this field and value."""
-    with pytest.raises(kind) as told:
-        yield told
-    line = str(told.value)
+    with pytest.raises(kind) as caught:
+        yield caught
+    line = str(caught.value)
     assert "\n" not in line
     assert not [name for name in map(str, named) if name not in line], line
-    assert field in (None, getattr(told.value, "field", None))
-    assert value is None or str(told.value.value) == str(value)
+    assert field in (None, getattr(caught.value, "field", None))
+    assert value is None or str(caught.value.value) == str(value)

@@ -71,9 +71,14 @@ def decide_scale(chosen: Dump, previews: Iterable[Preview]) -> Scale:
 
 
 def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
-    """Yield lines about what the files of a dump hold, by their first records."""
+    """Yield lines about what the files of a dump hold, by their first records; of several with the
+    same columns the first one's records.
+    """
+    known = list[tuple[Any, ...]]()
     for preview in previews:
-        yield from describe_file(preview, chosen)
+        layout = preview.file.layout
+        known.append((layout.name, layout.mapping, layout.unused))
+        yield from describe_file(preview, chosen, is_alike=known[-1] in known[:-1])
     if any(review.rating for preview in previews for review in preview.reviews):
         try:
             yield f"stars     on the scale {decide_scale(chosen, previews).name}"
@@ -81,28 +86,30 @@ def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
             yield f"stars     {mistake}"
 
 
-def describe_file(preview: Preview, chosen: Dump) -> Iterator[str]:
-    """Yield lines about a file: format, columns and their use, labels, ten records."""
+def describe_file(preview: Preview, chosen: Dump, is_alike: bool) -> Iterator[str]:
+    """Yield lines about a file: format, labels, and unless it is like one before columns and their
+    use, and ten records.
+    """
     file, layout = preview.file, preview.file.layout
     packed = f", {file.compression}" if file.compression else ""
     rejects = len(preview.head) - len(preview.records)
     damaged = f"; {rejects:,} of the first {len(preview.head):,} are rejected" if rejects else ""
-    count = format_count(preview.count, "review")
-    yield f"file      {file.name}: {layout.name}{packed}, about {count}{damaged}"
+    count, same = format_count(preview.count, "review"), ", the same columns" if is_alike else ""
+    yield f"file      {file.name}: {layout.name}{packed}, about {count}{same}{damaged}"
     used = ", ".join(f"{field} ← {column}" for field, column in layout.mapping)
     unused = ", ".join(name or '""' for name in layout.unused)
-    if used:
+    if used and not is_alike:
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
     for column in chosen.labels:
         values = preview.count_values(column)
         most = ", ".join(f"{value} {n:,}" for value, n in values.most_common(SHOWN))
         more = f" and {len(values) - SHOWN:,} more" if len(values) > SHOWN else ""
         yield f"label     {column}: {most or 'none'}{more}"
-    for review in preview.reviews[:SHOWN]:
+    for review in preview.reviews[: 0 if is_alike else SHOWN]:
         stars = f"stars {show_rating(review.rating[0])}" if review.rating else "no stars"
         text = " ".join(str(review.text).split())
         cut = text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"
-        yield f"          {stars:<10}{cut}"
+        yield f"          {stars:<9} {cut}"
 
 
 def read_previews(chosen: Dump, dump: Stage) -> list[Preview]:

@@ -32,11 +32,11 @@ def test_an_interrupted_run_is_continued(shell, number):
             run.send_signal(number)
             break
     printed, rest = run.communicate(timeout=PATIENCE_SECONDS)
-    told = "".join(shown) + rest
-    assert "✗" not in told
-    assert "failed" not in told
-    assert re.search(r"^■ pre-training.* stopped$", told, re.M)
-    again = re.search(r"continue with: (amazon-electra run .*)$", told, re.M)
+    shown = "".join(shown) + rest
+    assert "✗" not in shown
+    assert "failed" not in shown
+    assert re.search(r"^■ pre-training.* stopped$", shown, re.M)
+    again = re.search(r"continue with: (amazon-electra run .*)$", shown, re.M)
     if number == signal.SIGINT:  # the best so far
         assert run.returncode == 0
         model = Path(re.search(r"^model +(\S+)$", printed, re.M)[1])

@@ -111,8 +111,8 @@ def test_what_is_missing_is_asked_for():
 def test_the_help_has_bounds_and_default(capsys):
     with pytest.raises(SystemExit):
         read("--help")
-    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "tokens (at least 16, at most 512, default: 128)" in told
-    assert "[choices: a, b]" in told
-    assert "of all (default: 0.5)" in told
-    assert "More is" not in told
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "tokens (at least 16, at most 512, default: 128)" in shown
+    assert "[choices: a, b]" in shown
+    assert "of all (default: 0.5)" in shown
+    assert "More is" not in shown

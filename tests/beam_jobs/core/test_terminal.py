@@ -28,9 +28,9 @@ def test_an_error_of_a_job_is_shown(capfd):
         raise UserError(f"no column {HOSTILE}")
 
     assert run_to_exit_code(run, 1) == 2
-    told = capfd.readouterr().err
-    assert SHOWN.replace(r"\x0d", " ") in told, "a line end in an error is a space"
-    assert "\x1b" not in told
+    shown = capfd.readouterr().err
+    assert SHOWN.replace(r"\x0d", " ") in shown, "a line end in an error is a space"
+    assert "\x1b" not in shown
 
 
 def test_every_module_prints_by_the_function_that_escapes():

@@ -79,9 +79,9 @@ def test_a_sheet_is_chosen_by_its_name(tmp_path):
     dump = write_workbook(tmp_path / "d.xlsx", Notes=[["a"], [1]], June=[["text"], ["It boils."]])
     run_job(tmp_path / "corpus", "--input", dump, "--sheet", "June")
     assert texts_in(tmp_path / "corpus") == ["It boils."]
-    with refuses("Notes, June") as told:
+    with refuses("Notes, June") as caught:
         run_job(tmp_path / "other", "--input", dump, "--sheet", "July")
-    assert told.value.field == "sheet"
+    assert caught.value.field == "sheet"
 
 
 @pytest.mark.parametrize("content", ["cut", "empty"])

@@ -56,15 +56,15 @@ def test_a_scale_is_found_and_mapped_to_the_nearest_star(name, values, expected)
     ],
 )
 def test_what_the_values_leave_open_is_asked_for(values, choices):
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as caught:
         decide(values)
-    shown = re.findall("`(.*?)`", str(told.value))
+    shown = re.findall("`(.*?)`", str(caught.value))
     words = [shlex.split(one) for one in shown if "stars-scale" in one]
     paths = ["--input", "dump.csv", "--output", "corpus"]
     typed = [read_arguments(make_corpus, [*one, *paths])["config"].stars_scale for one in words]
     assert {*choices} <= {*typed}
     assert all(decide(values, choice).name == choice for choice in typed)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("values", [["4", "8/10"], ["4/5", "8/10"], ["4", "80%"]])

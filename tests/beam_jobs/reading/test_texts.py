@@ -108,9 +108,9 @@ def test_the_column_with_the_longest_texts_is_proposed(tmp_path):
     lines = [f'{a},{b},"{c}"\n' for a, b, c in zip(*table.values(), strict=True)]
     dump = tmp_path / "survey.csv"
     dump.write_text('Q1,Q2,"Q3, in words"\n' + "".join(lines))
-    with pytest.raises(UserError) as told:
+    with pytest.raises(UserError) as caught:
         look_at(dump)
-    words = shlex.split(str(told.value).partition("--columns ")[2].partition("`")[0])
+    words = shlex.split(str(caught.value).partition("--columns ")[2].partition("`")[0])
     assert words[0] == '"text=Q3, in words"'
     assert dict(look_at(dump, columns=words[0]).layout.mapping)["text"] == "Q3, in words"
 

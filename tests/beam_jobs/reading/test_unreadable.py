@@ -73,9 +73,9 @@ def test_what_cannot_be_read_is_named(tmp_path, what):
     """With the line, column or setting, where there is one."""
     content, named = REFUSED[what]
     (tmp_path / "given").write_bytes(content)
-    with refuses("given", named) as told:
+    with refuses("given", named) as caught:
         look_at(tmp_path / "given")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_rejects_name_file_line_reason_and_bytes(tmp_path):

@@ -27,9 +27,9 @@ def test_columns_and_file_names_are_shown_by_the_command(tmp_path, capsys):
     for path, code in ((bad, 2), (dump, 0)):
         words = ["run", "--dump", str(path), "--store", str(tmp_path / "store"), "--dry-run"]
         assert main.run_words(words) == code
-        told = "".join(capsys.readouterr())
-        assert escape_controls(hostile) in told
-        assert not {"\x1b", "\x9b", "\u202e", "\r"} & set(told)
+        shown = "".join(capsys.readouterr())
+        assert escape_controls(hostile) in shown
+        assert not {"\x1b", "\x9b", "\u202e", "\r"} & set(shown)
 
 
 @pytest.mark.parametrize("command", main.COMMANDS)

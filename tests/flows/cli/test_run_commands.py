@@ -12,7 +12,7 @@ def attempt(*words):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "parts"),
     [
         (["run"], ["--dump: name the files", "sample:20000"]),
         (["score"], ["--dump: name the files", "sample:20000"]),
@@ -32,11 +32,11 @@ def attempt(*words):
         (["suggest", "--number", "0"], ["--number 0: "]),
     ],
 )
-def test_a_mistake_is_one_line_with_the_option_and_its_value(words, told, capsys):
+def test_a_mistake_is_one_line_with_the_option_and_its_value(words, parts, capsys):
     assert attempt(*words) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert line.startswith("error: ")
-    assert all(one in line for one in told), line
+    assert all(one in line for one in parts), line
 
 
 def test_a_recipe_and_options_fill_one_form(tmp_path, monkeypatch):

@@ -77,9 +77,9 @@ def test_a_mistake_names_the_field(settings, field, tmp_path):
 )
 def test_an_address_with_a_secret_is_refused_and_not_repeated(address):
     for field in ("dump.paths", "corpus.withhold"):
-        with refuses(field=field) as told:
+        with refuses(field=field) as caught:
             fill_parameters([f"{field}={json.dumps([address])}"])
-        assert "TOP" not in str(told.value)
+        assert "TOP" not in str(caught.value)
 
 
 def test_addresses_without_a_secret_are_taken():

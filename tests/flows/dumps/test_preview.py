@@ -42,9 +42,9 @@ def preview(folder, *paths, **dump):
 @pytest.mark.parametrize(("name", "scale"), CASES)
 def test_the_shapes_that_people_have(tmp_path, capsys, name, scale):
     preview(tmp_path, shared_data() / "shapes" / name)
-    told = capsys.readouterr().out
-    assert f", about {3 if name == 'two_scores.csv' else 60} reviews\n" in told
-    assert f"on the scale {scale}\n" in told or not scale
+    shown = capsys.readouterr().out
+    assert f", about {3 if name == 'two_scores.csv' else 60} reviews\n" in shown
+    assert f"on the scale {scale}\n" in shown or not scale
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -93,3 +93,15 @@ def test_lists_in_cells_of_parquet_are_no_texts(tmp_path):
     pq.write_table(pa.table(lists), tmp_path / "d.parquet")
     with refuses("reviews"):
         preview(tmp_path, tmp_path / "d.parquet")
+
+
+def test_of_files_with_the_same_columns_the_first_shows_its_records(tmp_path, capsys):
+    for name in "ab":
+        lines = [f"__label__{1 + i % 2} Title {i}: Text {name} {i}." for i in range(30)]
+        (tmp_path / f"{name}.ft.txt").write_text("\n".join(lines))
+    preview(tmp_path, tmp_path / "*.ft.txt")
+    shown = capsys.readouterr().out
+    assert shown.count("columns   ") == 1
+    assert "b.ft.txt: fasttext, about 30 reviews, the same columns\n" in shown
+    assert "stars false Text a 0.\n" in shown
+    assert "Text b" not in shown

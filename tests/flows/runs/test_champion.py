@@ -141,10 +141,10 @@ def test_one_that_was_not_compared_with_the_champion_of_this_moment_does_not_rep
 
 def test_a_registry_that_does_not_answer_is_not_one_without_a_champion(tmp_path):
     away = f"http://somebody:secret@127.0.0.1:{find_free_port()}"
-    with pytest.raises(RegistryAway) as told:
+    with pytest.raises(RegistryAway) as caught:
         Registry(away, NAME).get_by_alias("champion")
-    assert "secret" not in str(told.value)
-    assert isinstance(told.value, ConnectionError), "which tasks try again"
+    assert "secret" not in str(caught.value)
+    assert isinstance(caught.value, ConnectionError), "which tasks try again"
 
 
 def test_an_approved_run_goes_on_once_its_server_is_there(tmp_path, mlflow_uri, prefect_home):
@@ -165,11 +165,11 @@ def test_an_approved_run_goes_on_once_its_server_is_there(tmp_path, mlflow_uri, 
         registry.set_tag(version, "waiting", str(run.id))
         with (
             temporary_settings({PREFECT_API_URL: away}),
-            pytest.raises(TransientError) as told,
+            pytest.raises(TransientError) as caught,
         ):
             approve_version(registry, version, "it will do")
-        assert "\n" not in str(told.value)
-        assert "secret" not in str(told.value)
+        assert "\n" not in str(caught.value)
+        assert "secret" not in str(caught.value)
         assert registry.get_by_alias("champion")["version"] == version
         assert client.read_flow_run(run.id).state.name == "Suspended"
         assert approve_version(registry, version, "it will do")

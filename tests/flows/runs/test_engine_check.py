@@ -19,6 +19,6 @@ from tests.flows.forms import fill_parameters
     ],
 )
 def test_dataflow_is_told_what_it_cannot_see(store, paths, seen):
-    with nullcontext() if seen else pytest.raises(UserError) as told:
+    with nullcontext() if seen else pytest.raises(UserError) as caught:
         check_engine(fill_parameters(DATAFLOW, store=store, dump={"paths": paths}))
-    assert seen or told.value.field == "engine.kind"
+    assert seen or caught.value.field == "engine.kind"

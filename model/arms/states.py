@@ -115,11 +115,10 @@ def fit_layer(
     every = add_scores(states, said)
     scaler, width = fit_scaler(every), states.shape[1]
     rows = scaler.transform(every)
-
-    factors = list_factors(rows[:, width:], labels)
-    found = dict[float, Fitted]()
     # with more labels L-BFGS takes six times as long beside features that are ten times as large
-    for factor in (0.0, *factors) if len(labels) < MANY else (0.0,):
+    factors = list_factors(rows[:, width:], labels) if len(labels) < MANY else ()
+    found = dict[float, Fitted]()
+    for factor in (0.0, *factors):
         stressed = np.hstack([rows[:, :width], factor * rows[:, width:]])
         found[factor] = fit_regression(stressed, labels, classes, STRENGTHS, groups)
     factor = min(found, key=lambda one: min(tried.loss for tried in found[one].tried))

@@ -78,11 +78,12 @@ def format_count(number: int, noun: str) -> str:
 def format_report(report: Mapping[str, Any], with_time_left: bool = True) -> str:
     """Return a report as text, for example `120 of 2,000 steps, 3.5/s, 8:57 left, loss 0.5`."""
     of_total = f" of {report['total']:,}" if report["total"] else ""
-    rate = f"{report['done']:,}{of_total} {report['unit']}, {report['rate']:,.4g}/s"
+    shown = f"{report['done']:,}{of_total} {report['unit']}"
+    shown += f", {report['rate']:,.4g}/s" if report["rate"] else ""
     if with_time_left and (seconds := report["seconds_left"]) is not None:
         hours, rest = divmod(seconds, 3600)
         clock = f"{hours}:{rest // 60:02}" if hours else f"{rest // 60}"
-        rate += f", {clock}:{rest % 60:02} left"
+        shown += f", {clock}:{rest % 60:02} left"
     for name, value in list(report.items())[6:]:
-        rate += f", {name} {value:.4g}" if isinstance(value, float) else f", {name} {value}"
-    return rate
+        shown += f", {name} {value:.4g}" if isinstance(value, float) else f", {name} {value}"
+    return shown

@@ -1,5 +1,6 @@
 """`import amazon_electra` has what docs/python.md names; a journey runs the page."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -26,6 +27,11 @@ def test_an_import_loads_no_library():
     modules, has_pydantic = done.stdout.split()
     assert int(modules) < 150
     assert has_pydantic == "False"
+
+
+def test_a_job_runs_in_a_notebook():
+    """Where Beam, which is in this process, imports a module of its own that needs pandas 2."""
+    importlib.import_module("apache_beam.runners.interactive.interactive_environment")
 
 
 def test_mistakes_are_user_errors(tmp_path):

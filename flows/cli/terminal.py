@@ -4,6 +4,7 @@ import importlib
 import logging
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -46,7 +47,7 @@ class Terminal(Progress):
             TimeRemainingColumn(),
             console=console,
             transient=True,
-            disable=not console.is_terminal,
+            disable=not sys.stderr.isatty(),  # which FORCE_COLOR does not change
         )
         self._bars, self._next_line = dict[str, TaskID](), dict[str, float]()
 

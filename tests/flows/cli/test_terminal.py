@@ -28,10 +28,17 @@ def test_brackets_and_colons_are_shown_as_they_are(capsys):
     assert "[red]is a colour" in shown
 
 
+def test_a_notebook_gets_lines_and_no_bars(monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as in its kernel
+    with Terminal() as terminal:
+        terminal.on_start(STAGE, "")
+    assert capsys.readouterr().err == "dump [gcp]: started\n"
+
+
 def test_an_audience_that_cannot_show_something_stops_neither_the_others_nor_the_run(
     tmp_path, heard
 ):
-    told = []
+    events = []
 
     class Broken:
         def __getattr__(self, event):
@@ -39,10 +46,10 @@ def test_an_audience_that_cannot_show_something_stops_neither_the_others_nor_the
 
     class Listening:
         def __getattr__(self, event):
-            return lambda *what: told.append(event)
+            return lambda *what: events.append(event)
 
     tracking = Tracking(f"sqlite:///{tmp_path}/unused.db")
     runner = StageRunner(Store(tmp_path), [Broken(), Listening()], tracking)
     assert runner.complete_stage(STAGE)["result"] == {"files": 1}
-    assert told == ["on_complete"]
+    assert events == ["on_complete"]
     assert "Broken could not show 'on_complete': nothing to show it on" in heard.text

@@ -225,7 +225,7 @@ def main() -> None:
         "--finetune", type=int, nargs="*", default=[], help="counts to fine-tune at"
     )
     parser.add_argument("--peers", help="Python of the environment of tests/bench/peers.py")
-    parser.add_argument("--published", help="sentence-transformers folder of the encoder for them")
+    parser.add_argument("--published", default="", help="sentence-transformers folder for them")
     parser.add_argument("--epochs", type=int, help="of the adaptation (default: by the pairs)")
     parser.add_argument("--encoders", nargs="+", choices=ENCODERS, default=ENCODERS)
     given = parser.parse_args()

@@ -221,9 +221,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=CHEAP)
     parser.add_argument("--base", choices=ARMS, default="TF-IDF", help="one of --arms")
-    parser.add_argument(
-        "--finetune", type=int, nargs="*", default=[], help="counts to fine-tune at"
-    )
+    parser.add_argument("--finetune", type=int, nargs="*", default=[], help="counts for networks")
     parser.add_argument("--peers", help="Python of the environment of tests/bench/peers.py")
     parser.add_argument("--published", default="", help="sentence-transformers folder for them")
     parser.add_argument("--epochs", type=int, help="of the adaptation (default: by the pairs)")

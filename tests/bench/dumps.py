@@ -3,7 +3,6 @@
 Where more reviews are wanted than there are, the further ones are new texts: sentences of a review
 in another order, and in every fortieth place a word blended of the halves of two. So new words and
 new contexts go on coming, as in more of the same language, and no memory of words is flattered.
-They are no good English.
 """
 
 import gzip

@@ -156,13 +156,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--dump", required=True, help="files of a dump, as a pattern")
-    parser.add_argument(
-        "--reviews", type=int, help="perturbed ones beyond the input (default: all)"
-    )
+    parser.add_argument("--reviews", type=int, help="also new ones of their words (default: all)")
     parser.add_argument("--task_managers", type=int, nargs="+", default=[2], help="(default: 2)")
-    parser.add_argument(
-        "--cpu_share", type=float, default=0, help="of a core for each TaskManager (default: all)"
-    )
+    parser.add_argument("--cpu_share", type=float, default=0, help="of a core for a TaskManager")
     parser.add_argument("--cold", dest="warm", action="store_false", help="measure the first job")
     chosen = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = "1"

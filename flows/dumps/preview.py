@@ -71,14 +71,22 @@ def decide_scale(chosen: Dump, previews: Iterable[Preview]) -> Scale:
 
 
 def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
-    """Yield lines about what the files of a dump hold, by their first records; of several with the
-    same columns the first one's records.
+    """Yield lines about what the files of a dump hold, by their first records: of those with the
+    same columns about the first and any that are damaged, and how many more there are.
     """
-    known = list[tuple[Any, ...]]()
+    kinds = dict[tuple[Any, ...], list[Preview]]()
     for preview in previews:
         layout = preview.file.layout
-        known.append((layout.name, layout.mapping, layout.unused))
-        yield from describe_file(preview, chosen, is_alike=known[-1] in known[:-1])
+        kinds.setdefault((layout.name, layout.mapping, layout.unused), []).append(preview)
+    for first, *others in kinds.values():
+        yield from describe_file(first)
+        yield from describe_labels(chosen, [first, *others])
+        yield from describe_reviews(first)
+        for damaged in (one for one in others if len(one.records) < len(one.head)):
+            yield next(describe_file(damaged))
+        if others:
+            files, reviews = len(others), format_count(sum(p.count for p in others), "review")
+            yield f"          and {format_count(files, 'file')} like it, about {reviews}"
     if any(review.rating for preview in previews for review in preview.reviews):
         try:
             yield f"stars     on the scale {decide_scale(chosen, previews).name}"
@@ -86,26 +94,31 @@ def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
             yield f"stars     {mistake}"
 
 
-def describe_file(preview: Preview, chosen: Dump, is_alike: bool) -> Iterator[str]:
-    """Yield lines about a file: format, labels, and unless it is like one before columns and their
-    use, and ten records.
-    """
+def describe_file(preview: Preview) -> Iterator[str]:
+    """Yield lines about a file: its format and rejects, columns and their use."""
     file, layout = preview.file, preview.file.layout
     packed = f", {file.compression}" if file.compression else ""
     rejects = len(preview.head) - len(preview.records)
     damaged = f"; {rejects:,} of the first {len(preview.head):,} are rejected" if rejects else ""
-    count, same = format_count(preview.count, "review"), ", the same columns" if is_alike else ""
-    yield f"file      {file.name}: {layout.name}{packed}, about {count}{same}{damaged}"
+    count = format_count(preview.count, "review")
+    yield f"file      {file.name}: {layout.name}{packed}, about {count}{damaged}"
     used = ", ".join(f"{field} ← {column}" for field, column in layout.mapping)
     unused = ", ".join(name or '""' for name in layout.unused)
-    if used and not is_alike:
+    if used:
         yield f"columns   {used}" + (f"; not used: {unused}" if unused else "")
+
+
+def describe_labels(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
+    """Yield a line about each label: the commonest of its values, as typed."""
     for column in chosen.labels:
-        values = preview.count_values(column)
+        values = sum((preview.count_values(column) for preview in previews), Counter[str]())
         most = ", ".join(f"{value} {n:,}" for value, n in values.most_common(SHOWN))
         more = f" and {len(values) - SHOWN:,} more" if len(values) > SHOWN else ""
         yield f"label     {column}: {most or 'none'}{more}"
-    for review in preview.reviews[: 0 if is_alike else SHOWN]:
+
+
+def describe_reviews(preview: Preview) -> Iterator[str]:
+    for review in preview.reviews[:SHOWN]:
         stars = f"stars {show_rating(review.rating[0])}" if review.rating else "no stars"
         text = " ".join(str(review.text).split())
         cut = text if len(text) <= TEXT_CHARACTERS else f"{text[: TEXT_CHARACTERS - 1]}…"

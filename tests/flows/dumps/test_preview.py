@@ -95,13 +95,23 @@ def test_lists_in_cells_of_parquet_are_no_texts(tmp_path):
         preview(tmp_path, tmp_path / "d.parquet")
 
 
-def test_of_files_with_the_same_columns_the_first_shows_its_records(tmp_path, capsys):
-    for name in "ab":
-        lines = [f"__label__{1 + i % 2} Title {i}: Text {name} {i}." for i in range(30)]
-        (tmp_path / f"{name}.ft.txt").write_text("\n".join(lines))
-    preview(tmp_path, tmp_path / "*.ft.txt")
+def test_of_files_with_the_same_columns_the_first_is_shown_and_the_damaged(tmp_path, capsys):
+    for name in "abc":
+        records = [{"text": f"Text {name} {i}.", "stars": 5, "ok": name} for i in range(30)]
+        damaged = ["{"] if name == "c" else []
+        write_lines(tmp_path / f"{name}.json", [*records, *damaged])
+    preview(tmp_path, tmp_path / "*.json", labels=["ok"])
     shown = capsys.readouterr().out
     assert shown.count("columns   ") == 1
-    assert "b.ft.txt: fasttext, about 30 reviews, the same columns\n" in shown
-    assert "stars false Text a 0.\n" in shown
+    assert "label     ok: a 30, b 30, c 30\n" in shown
+    assert "          and 2 files like it, about 60 reviews\n" in shown
+    assert "b.json" not in shown
+    assert "c.json: json_lines, about 31 reviews; 1 of the first 31 are rejected\n" in shown
     assert "Text b" not in shown
+
+
+def test_labels_of_fasttext_stand_apart_from_the_text(tmp_path, capsys):
+    lines = [f"__label__{1 + i % 2} Title {i}: Text {i}." for i in range(30)]
+    (tmp_path / "a.ft.txt").write_text("\n".join(lines))
+    preview(tmp_path, tmp_path / "a.ft.txt")
+    assert "stars false Text 0.\n" in capsys.readouterr().out

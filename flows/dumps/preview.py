@@ -85,8 +85,9 @@ def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
         for damaged in (one for one in others if len(one.records) < len(one.head)):
             yield next(describe_file(damaged))
         if others:
-            files, reviews = len(others), format_count(sum(p.count for p in others), "review")
-            yield f"          and {format_count(files, 'file')} like it, about {reviews}"
+            more = format_count(len(others), "more file")
+            reviews = format_count(sum(one.count for one in others), "review")
+            yield f"          and {more} with these columns, about {reviews}"
     if any(review.rating for preview in previews for review in preview.reviews):
         try:
             yield f"stars     on the scale {decide_scale(chosen, previews).name}"

@@ -104,7 +104,7 @@ def test_of_files_with_the_same_columns_the_first_is_shown_and_the_damaged(tmp_p
     shown = capsys.readouterr().out
     assert shown.count("columns   ") == 1
     assert "label     ok: a 30, b 30, c 30\n" in shown
-    assert "          and 2 files like it, about 60 reviews\n" in shown
+    assert "          and 2 more files with these columns, about 61 reviews\n" in shown
     assert "b.json" not in shown
     assert "c.json: json_lines, about 31 reviews; 1 of the first 31 are rejected\n" in shown
     assert "Text b" not in shown

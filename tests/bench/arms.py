@@ -4,8 +4,8 @@
 
 Makes a corpus split by product, adapts the encoder by contrast to the pairs of its pretrain range,
 and fits each arm to samples of labels; `--finetune 800 3000` adds networks at these counts.
-Differences from the arm `--base` are paired. A call that was killed continues. `--arms SetFit
-model2vec scikit-learn --peers PYTHON` fits other tools to the same texts (tests/bench/peers.py).
+Differences from the arm `--base` are paired. A call that was killed continues. `--peers PYTHON`
+fits other tools of --arms to the same texts (tests/bench/peers.py).
 """
 
 import argparse
@@ -146,16 +146,15 @@ def fit_peer(
         for split in ("train", "test")
     )
     gold = np.array([one.label for one in test])
-    texts = {
-        "seed": seed,
-        "train": [one.text for one in train],
-        "labels": [one.label for one in train],
-        "test": [one.text for one in test],
-    }
+    labels, read = [one.label for one in train], {"train": train, "test": test}
+    texts = {name: [one.text for one in examples] for name, examples in read.items()}
+    texts |= {"seed": seed, "labels": labels}
     (tested / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
     words = [tool, tested / "texts.json", tested / "cost.json", "--encoder", given.published]
     subprocess.run([given.peers, Path(__file__).with_name("peers.py"), *words], check=True)
-    scores = np.log(json.loads((tested / "cost.json").read_text())["probabilities"])
+    scores = np.full((len(test), len(found.labels)), -20.0)  # of classes that no text has
+    known = json.loads((tested / "cost.json").read_text())["probabilities"]
+    scores[:, sorted({*labels})] = np.log(known)
     loss, probabilities = compute_losses(scores, gold)
     answers = scores.argmax(1).tolist()
     about = [one.id for one in test], gold.tolist(), answers, loss, probabilities, scores.shape[1]

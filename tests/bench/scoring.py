@@ -106,7 +106,7 @@ def measure_rates(texts: list[str], rows: int, work: Path, models: dict[str, Pat
 
 def read_scores(output: Path) -> tuple[list[str], np.ndarray]:
     """Return labels, and probabilities of the first class."""
-    table = pq.read_table(output)
+    table = pq.read_table(sorted(output.glob("*.parquet")))
     column = next(name for name in table.column_names if name.startswith("p."))
     return table["label"].to_pylist(), table[column].to_numpy()
 

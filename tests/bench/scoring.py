@@ -105,15 +105,15 @@ def measure_rates(texts: list[str], rows: int, work: Path, models: dict[str, Pat
 
 
 def read_scores(output: Path) -> tuple[list[str], np.ndarray]:
-    """Return labels, and probabilities of the first class."""
+    """Return labels, and probabilities of the first class, 0 where there is no text."""
     table = pq.read_table(sorted(output.glob("*.parquet")))
     column = next(name for name in table.column_names if name.startswith("p."))
-    return table["label"].to_pylist(), table[column].to_numpy()
+    return table["label"].to_pylist(), np.nan_to_num(table[column].to_numpy())
 
 
 def measure_memory(texts: list[str], rows: int, work: Path, model: Path) -> None:
     """Print the memory of a file and of one of ten times the rows."""
-    texts, peaks = [text[:SHORT] for text in texts], []
+    texts, peaks = [text[:SHORT] for text in texts[:rows]], []
     print("\n| rows | memory | seconds |\n| --- | --- | --- |")
     for count, name in ((rows, "small"), (10 * rows, "large")):
         write_rows(work / f"{name}.csv", texts, count)

@@ -28,14 +28,14 @@ def test_the_card_tells_data_counts_and_lineage(shards, dev_shards, tmp_path):
 
 def test_padding_is_the_tokenizers(shards, tmp_path):
     own = shutil.copytree(shards, tmp_path / "shards")
-    config = own / "vocabulary" / "tokenizer_config.json"
-    config.write_text(config.read_text().replace('"[PAD]"', '"word0"'))
+    file = own / "vocabulary" / "tokenizer_config.json"
+    file.write_text(file.read_text().replace('"[PAD]"', '"word0"'))
     result = pretrain(own, tmp_path / "out", steps=10, **SETTINGS)
     for role in ("discriminator", "generator"):
         config = json.loads((Path(result[role]) / "config.json").read_text())
         assert config["pad_token_id"] == 5
-    config.write_text(config.read_text().replace('"word0"', '"<pad>"'))
-    assert find_special(config.parent, "pad") is None
+    file.write_text(file.read_text().replace('"word0"', '"<pad>"'))
+    assert find_special(file.parent, "pad") is None
 
 
 @pytest.mark.parametrize("start", ["origin", "mini-bert"])

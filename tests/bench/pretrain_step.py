@@ -35,8 +35,9 @@ DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 PLAIN_FILL = 0.659
 """How full google's example builder made rows of 128 tokens of 79,240 reviews (`git show
 ed7f0f0:tests/bench/google_rows.py`)."""
-FLOOR = 5.0
-"""Smallest `ratio_real_tokens` with which the bench ends with 0; none with --json."""
+FLOOR, FLOOR_FP32 = 5.0, 2.8
+"""Smallest `ratio_real_tokens` with which the bench ends with 0; none with --json. Where there is
+no bf16, 3.2 was measured."""
 
 
 class Plain:
@@ -128,9 +129,7 @@ def measure(recipe: Recipe, shards: Shards, device: Device, rounds: int) -> dict
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--shards", type=Path, help="default: synthetic ones in the shape of the recipe"
-    )
+    parser.add_argument("--shards", type=Path, help="default: synthetic ones")
     parser.add_argument("--recipe", default="small", choices=sorted(RECIPES))
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--device", default="auto")
@@ -152,8 +151,8 @@ def main() -> None:
     print(f"recipe {recipe.name}, batch {arguments.batch}, {device.kind}, {device.dtype}")
     for name, number in numbers.items():
         print(f"{name:26} {number:14,.3f}")
-    if numbers["ratio_real_tokens"] < FLOOR:
-        sys.exit(f"ratio_real_tokens is below {FLOOR}")
+    if numbers["ratio_real_tokens"] < (floor := FLOOR if device.bf16 else FLOOR_FP32):
+        sys.exit(f"ratio_real_tokens is below {floor}")
 
 
 if __name__ == "__main__":

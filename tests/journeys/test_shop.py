@@ -258,6 +258,17 @@ def test_another_published_encoder_is_an_arm(shell, command, folder):
     assert {row["arm"].partition(",")[0] for row in figures["results"]} == {folder}
 
 
+@pytest.mark.smoke
+def test_a_published_encoder_is_adapted_to_titles(shell):
+    """As in every run with 2,000 titles or more."""
+    write_checkpoint(shell.folder / "minilm", max_position_embeddings=128)
+    write_sample(shell.folder / "reviews.json.gz", 300, 0)
+    words = ["--pretraining.objective", "contrastive", "--finetuning.arms", "frozen"]
+    command = "amazon-electra run --dump reviews.json.gz --start-from ./minilm"
+    printed = shell.type(command, *words, "--finetuning.tasks", "polarity")
+    assert "FLOPs of matrix products" in find_report(printed).read_text()
+
+
 def test_a_new_dump_is_one_more_file(shell):
     write_shop(shell.folder / "old.csv", 200)
     write_shop(shell.folder / "shop.csv", 200)

@@ -45,6 +45,13 @@ def study(tmp_path_factory):
     return folder, *render(folder, cells, **content)
 
 
+def test_what_an_adaptation_by_contrast_cost_has_no_flops(tmp_path):
+    cells = write_cells(tmp_path, {"TF-IDF": 0.7, "adapted": 0.8})
+    arms = [{"name": "TF-IDF"}, {"name": "adapted", "tokens": 492_838, "seconds": 228.3}]
+    _, report = render(tmp_path, cells, arms=arms)
+    assert "| adapted | 492,838 | – | 228 |" in report
+
+
 def test_the_report_names_a_difference_and_its_absence(study):
     folder, result, _ = study
     summary = json.loads((folder / "report" / "report.json").read_text())

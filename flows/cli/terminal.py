@@ -47,7 +47,7 @@ class Terminal(Progress):
             TimeRemainingColumn(),
             console=console,
             transient=True,
-            disable=not sys.stderr.isatty(),  # which FORCE_COLOR does not change
+            disable=not sys.stderr.isatty(),  # notebooks force colours on rich
         )
         self._bars, self._next_line = dict[str, TaskID](), dict[str, float]()
 

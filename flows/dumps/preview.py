@@ -50,6 +50,10 @@ class Preview:
     def records(self) -> list[dict[str, Any]]:
         return [item[1] for item in self.head if not isinstance(item, Reject)]
 
+    @property
+    def rejects(self) -> int:
+        return len(self.head) - len(self.records)
+
     @cached_property
     def reviews(self) -> list[fields.Review]:
         read_review = fields.make_review_reader(self.mapping, Counter())
@@ -71,19 +75,19 @@ def decide_scale(chosen: Dump, previews: Iterable[Preview]) -> Scale:
 
 
 def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
-    """Yield lines about what the files of a dump hold, by their first records: of those with the
-    same columns about the first and any that are damaged, and how many more there are.
+    """Yield lines about what the files of a dump hold, by their first records. Of files with the
+    same columns only the first is described; those with rejects are named, all are counted.
     """
     kinds = dict[tuple[Any, ...], list[Preview]]()
     for preview in previews:
         layout = preview.file.layout
         kinds.setdefault((layout.name, layout.mapping, layout.unused), []).append(preview)
     for first, *others in kinds.values():
-        yield from describe_file(first)
+        yield describe_file(first)
+        yield from describe_columns(first)
         yield from describe_labels(chosen, [first, *others])
         yield from describe_reviews(first)
-        for damaged in (one for one in others if len(one.records) < len(one.head)):
-            yield next(describe_file(damaged))
+        yield from (describe_file(one) for one in others if one.rejects)
         if others:
             more = format_count(len(others), "more file")
             reviews = format_count(sum(one.count for one in others), "review")
@@ -95,14 +99,17 @@ def describe_files(chosen: Dump, previews: Sequence[Preview]) -> Iterator[str]:
             yield f"stars     {mistake}"
 
 
-def describe_file(preview: Preview) -> Iterator[str]:
-    """Yield lines about a file: its format and rejects, columns and their use."""
-    file, layout = preview.file, preview.file.layout
+def describe_file(preview: Preview) -> str:
+    """Return a line about a file: its format, about how many reviews it has, and its rejects."""
+    file, rejects = preview.file, preview.rejects
     packed = f", {file.compression}" if file.compression else ""
-    rejects = len(preview.head) - len(preview.records)
     damaged = f"; {rejects:,} of the first {len(preview.head):,} are rejected" if rejects else ""
     count = format_count(preview.count, "review")
-    yield f"file      {file.name}: {layout.name}{packed}, about {count}{damaged}"
+    return f"file      {file.name}: {file.layout.name}{packed}, about {count}{damaged}"
+
+
+def describe_columns(preview: Preview) -> Iterator[str]:
+    layout = preview.file.layout
     used = ", ".join(f"{field} ← {column}" for field, column in layout.mapping)
     unused = ", ".join(name or '""' for name in layout.unused)
     if used:

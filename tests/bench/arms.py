@@ -146,13 +146,13 @@ def fit_peer(
         for split in ("train", "test")
     )
     gold = np.array([one.label for one in test])
-    labels, read = [one.label for one in train], {"train": train, "test": test}
-    texts = {name: [one.text for one in examples] for name, examples in read.items()}
-    texts |= {"seed": seed, "labels": labels}
+    labels = [one.label for one in train]
+    texts = {"seed": seed, "train": [one.text for one in train], "labels": labels}
+    texts["test"] = [one.text for one in test]
     (tested / "texts.json").write_text(json.dumps(texts), encoding="utf-8")
     words = [tool, tested / "texts.json", tested / "cost.json", "--encoder", given.published]
     subprocess.run([given.peers, Path(__file__).with_name("peers.py"), *words], check=True)
-    scores = np.full((len(test), len(found.labels)), -20.0)  # of classes that no text has
+    scores = np.full((len(test), len(found.labels)), -20.0)  # for classes without a training text
     known = json.loads((tested / "cost.json").read_text())["probabilities"]
     scores[:, sorted({*labels})] = np.log(known)
     loss, probabilities = compute_losses(scores, gold)
@@ -201,7 +201,8 @@ def summarize(arms: dict[str, Sequence[Path]], base: str) -> list[dict[str, Any]
             for metric, end in {"accuracy": "", "macro_f1": " of macro_f1"}.items():
                 found = compare_arms(METRICS[metric], predictions, read[base])
                 about = {"difference": found.difference, "low": found.low, "high": found.high}
-                row |= {"less": base, **{f"{n}{end}": value for n, value in about.items()}}
+                row |= {f"{n}{end}": value for n, value in about.items()}
+            row["less"] = base
         rows.append(row)
     return rows
 

@@ -1,9 +1,9 @@
 """Are wrong labels found? docs/results.md.
 
-    python tests/bench/labels.py --reviews 'DIR/mcauley_*/*' --work labels --output labels.json
+    python tests/bench/labels.py --reviews 'DIR/*' --work labels --output labels.json
 
 Fits each arm to samples of a task's labels. `--flipped 0.05` turns a twentieth of all labels round,
-those of test too, which the bench looks for by the predictions of all arms together.
+those of test too; the bench then looks for them by the predictions of all arms together.
 """
 
 import argparse

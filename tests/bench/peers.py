@@ -24,7 +24,7 @@ PACKAGES = ("autogluon.tabular", "scikit-learn", "setfit", "model2vec", "torch",
 
 
 def score(model: Any, texts: Any, labels: Any) -> float:
-    """Minus the log-loss, where a fold may lack some of at most 200 classes."""
+    """Return minus the log-loss; a fold may lack some of the classes, at most 200."""
     found = np.full((len(labels), 200), 1e-9)
     found[:, model.classes_] = np.maximum(model.predict_proba(texts), 1e-9)
     return float(np.log(found[np.arange(len(labels)), labels]).mean())
